@@ -16,6 +16,7 @@ from bot.domain.kernel.errors import (
     ClusterError,
     LostRunError,
     NewerFormError,
+    NotServingError,
     RefusedError,
     SilentClusterError,
     StorageUnavailableError,
@@ -42,8 +43,10 @@ FOREIGN_SECONDS = 3600.0
 """How long the bot reports alerts of unknown clusters: nothing opens for them, and nobody would notice."""
 
 
-_Found = tuple[CompiledPlaybook, Target | UnknownClusterError]
+_Found = tuple[CompiledPlaybook, Target | UnknownClusterError | NotServingError]
 """The playbook that an alert may open, and the workload that it is about."""
+_Asked = dict[tuple[tuple[str, ...], bool], asyncio.Future[Target]]
+"""Which workloads the clusters were asked for, by what decides about the answer."""
 
 
 class _Located(NamedTuple):
@@ -125,7 +128,7 @@ class RouteAlerts:
 
     async def _in_order(self, entries: Sequence[Intake]) -> None:
         """The alerts of a workload keep their order; those that join its open incident do so in one step."""
-        asked: dict[tuple[str, ...], asyncio.Future[Target]] = {}
+        asked: _Asked = {}
         # All lookups start at once: a cluster that is slow to answer must not cost each alert its two seconds.
         lookups = (self._look_up(entry.alert, asked) for entry in entries)
         found = await asyncio.gather(*lookups, return_exceptions=True)
@@ -144,16 +147,16 @@ class RouteAlerts:
                 first = row.pop(0)
                 await self._route_or_set_aside(first.entry, (first.playbook, first.target))
 
-    async def _look_up(self, alert: Alert, asked: dict[tuple[str, ...], asyncio.Future[Target]]) -> _Found | None:
+    async def _look_up(self, alert: Alert, asked: _Asked) -> _Found | None:
         """None if no playbook matches: the cluster is not asked then. `asked`: what it was asked already."""
         if not (matching := self._playbooks.match(alert.labels)):
             return None
-        labels = target_labels(alert.labels)
-        if labels not in asked:
-            asked[labels] = asyncio.ensure_future(self._target(alert))
+        about = target_labels(alert.labels), alert.names_models
+        if about not in asked:
+            asked[about] = asyncio.ensure_future(self._target(alert))
         try:
-            return matching[0], await asked[labels]
-        except UnknownClusterError as error:
+            return matching[0], await asked[about]
+        except (UnknownClusterError, NotServingError) as error:
             return matching[0], error
 
     async def _joined(self, row: Sequence[_Located]) -> bool:
@@ -227,6 +230,8 @@ class RouteAlerts:
             why = _why_no_cluster(target)
             self._foreign = why, asyncio.get_running_loop().time()
             return await self._keep_unmatched(entry, why)
+        if isinstance(target, NotServingError):
+            return await self._keep_unmatched(entry, str(target))
         while not await self._try(entry, target, playbook):
             log.info("route.retried", target=target.key)
         return None
@@ -234,8 +239,9 @@ class RouteAlerts:
     async def _target(self, alert: Alert) -> Target:
         """The workload that its cluster resolves; after two seconds, what the labels name.
 
-        Raises `UnknownClusterError` if the alert is about none of the clusters, and `SilentClusterError` if its labels
-        name no workload and the cluster may answer soon: an incident without a workload can read nothing.
+        Raises `UnknownClusterError` if the alert is about none of the clusters, `NotServingError` if it is not about
+        inference, and `SilentClusterError` if its labels name no workload and the cluster may answer soon: an incident
+        without a workload can read nothing.
         """
         cluster = cluster_named(alert.labels.get("cluster", ""), self._clusters)
         found = await self._resolved(alert, cluster) or named_by(alert.labels, cluster)
@@ -313,7 +319,7 @@ class RouteAlerts:
             return True
         try:
             target = await self._target(alert)
-        except UnknownClusterError:
+        except (UnknownClusterError, NotServingError):
             return True
         try:
             _, standing = await self._standing(alert, target)

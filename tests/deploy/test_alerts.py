@@ -19,6 +19,7 @@ from bot.domain.playbooks.matchers import parse_matchers
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.slo_targets import LABEL, SOURCE, with_slo
 from bot.sandbox.alerting.rule import THRASH_RATIO
+from tests import builders
 from tests.deploy.files import DEPLOY, document
 from tests.kit.packaged import library as packaged_library
 
@@ -37,6 +38,10 @@ def rules(file: str = "vllm") -> list[dict[str, Any]]:
 
 def labels_of(rule: dict[str, Any]) -> dict[str, str]:
     return {"alertname": rule["alert"], "namespace": "serving", "deployment": "llm", **rule["labels"]}
+
+
+def test_the_shipped_alerts_are_about_models_and_open_incidents_for_any_workload() -> None:
+    assert [rule["alert"] for rule in rules() if not builders.alert(alertname=rule["alert"]).names_models] == []
 
 
 @pytest.mark.needs_server("promtool")

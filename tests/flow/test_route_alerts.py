@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from structlog.testing import capture_logs
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
+from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import ClusterError, RefusedError
+from bot.domain.kernel.errors import ClusterError, NotServingError, RefusedError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -27,7 +29,7 @@ from tests import builders
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.restrictions import restrictions
 from tests.flow.harness import RULES, compiled_once
-from tests.flow.scenes import drill_playbook
+from tests.flow.scenes import DRILL, drill_playbook
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast
@@ -758,6 +760,32 @@ async def test_an_alert_that_no_playbook_matches_is_logged_with_the_reason(
         await route()
     (line,) = [each for each in logged if each["event"] == "alert.unmatched"]
     assert (line["alert"], line["reason"]) == ("DiskFull", "no playbook's opens_on matches its labels")
+    assert route.notices() == {}
+
+
+class Particular(MemoryCluster):
+    """Its only workload runs no inference engine."""
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        if alert.names_models:
+            return builders.TARGET
+        raise NotServingError("Deployment serving/llm asks for no GPU")
+
+
+async def test_an_alert_about_a_workload_that_serves_no_models_opens_no_incident(
+    store: RedisStore, time: VirtualTime, tmp_path: Path
+) -> None:
+    copy = tmp_path / "drill.yaml"
+    copy.write_text(DRILL.read_text().replace("VllmKVCache.*", ".*CrashLoop.*"))
+    library = Library({"drill": load_playbook(copy)})
+    cluster = {"test": Particular(time.now)}
+    route = RouteAlerts(store, store, library, cluster, restrictions=FREE, wake=lambda *_: None)
+    crash = builders.alert(alertname="KubePodCrashLooping")
+    assert await route.knows(crash)
+    await store.accept([crash, builders.alert(alertname="VllmCrashLoop", fingerprint="f2")], truncated=0)
+    await route()
+    assert await reasons(store) == ["Deployment serving/llm asks for no GPU"]
+    assert await store.open_incidents() == ["INC-1"], "the second one is about models, and was not taken for the first"
     assert route.notices() == {}
 
 

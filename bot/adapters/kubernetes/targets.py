@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.cluster.objects import (
@@ -11,13 +11,14 @@ from bot.domain.cluster.objects import (
     controller_of,
     dig,
     name_of,
+    namespace_of,
     selects_plainly,
     uid_of,
 )
 from bot.domain.cluster.snapshot import Obj
-from bot.domain.cluster.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, template_of
+from bot.domain.cluster.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, may_serve_models, template_of
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, NotServingError
 from bot.domain.kernel.target import POD_LABELS, SLO_ANNOTATIONS, WORKLOAD_LABELS, Target, is_name, name_in
 
 Found = tuple[str, Obj]
@@ -44,7 +45,7 @@ class TargetFinder:
         """The workload that a label names; without such a label, that of the pod, or the one behind the Service.
 
         None for another cluster's alert, and if no label leads anywhere. A cluster without a name takes every alert,
-        with the name that the alert gives it. Raises `ClusterError` without an answer.
+        with the name that the alert gives it. Raises `ClusterError` without an answer, and `NotServingError`.
         """
         labels = alert.labels
         cluster = labels.get("cluster", self._cluster)
@@ -53,7 +54,7 @@ class TargetFinder:
         for key in ("exported_namespace", "namespace"):
             namespace = labels.get(key, "")
             if is_name(namespace):
-                found = await self._workload(namespace, labels)
+                found = await self._workload(namespace, labels, any_kind=alert.names_models)
                 if found is not None:
                     return _target(cluster, namespace, *found)
         return None
@@ -73,31 +74,34 @@ class TargetFinder:
             raise unanswered
         return None
 
-    async def _workload(self, namespace: str, labels: Mapping[str, str]) -> Found | None:
+    async def _workload(self, namespace: str, labels: Mapping[str, str], *, any_kind: bool = True) -> Found | None:
+        """`any_kind`: also one that serves no models; else such a one raises `NotServingError`."""
+        check = _take if any_kind else _must_serve_models
         for key, kind in WORKLOAD_LABELS:
             if name := name_in(labels, key):
                 workload = await self._reader.shared_find(kind, namespace, name)
                 # The StatefulSets of a LeaderWorkerSet are only parts of it.
-                return (await self._topmost(namespace, kind, workload)) if workload else None
+                return (await self._topmost(namespace, kind, check(kind, workload))) if workload else None
         for key in POD_LABELS:
-            if (name := name_in(labels, key)) and (found := await self._of_pod(namespace, name)):
+            if (name := name_in(labels, key)) and (found := await self._of_pod(namespace, name, check)):
                 return found
         for key in SERVICE_LABELS:
             if name := name_in(labels, key):
                 found = await self._behind_service(namespace, name)
                 if found is not None:
+                    check(*found)
                     return found
         return None
 
-    async def _of_pod(self, namespace: str, name: str) -> Found | None:
+    async def _of_pod(self, namespace: str, name: str, check: Callable[[str, Obj], Obj]) -> Found | None:
         """The workload of a pod; of one that is gone, that of the set whose name and a suffix it had."""
         pod = await self._reader.shared_find("Pod", namespace, name)
         if pod is not None:
-            return await self._topmost(namespace, "Pod", pod)
+            return await self._topmost(namespace, "Pod", check("Pod", pod))
         of_set, _, suffix = name.rpartition("-")
         kind = "StatefulSet" if suffix.isdecimal() else "ReplicaSet"
         found = await self._reader.shared_find(kind, namespace, of_set) if of_set else None
-        return await self._topmost(namespace, kind, found) if found is not None else None
+        return await self._topmost(namespace, kind, check(kind, found)) if found is not None else None
 
     async def _topmost(self, namespace: str, kind: str, obj: Obj) -> Found | None:
         """The highest workload in the chain of owners; it may itself have an owner that is not a workload."""
@@ -128,6 +132,19 @@ class TargetFinder:
                 if _selects_pods_of(selector, kind, workload):
                     behind.append((kind, workload))
         return _the_only(behind)
+
+
+def _take(kind: str, obj: Obj) -> Obj:
+    return obj
+
+
+def _must_serve_models(kind: str, obj: Obj) -> Obj:
+    """Returns the object. Raises `NotServingError` if it runs no inference engine."""
+    # Items of a list do not carry their kind.
+    if may_serve_models({**obj, "kind": kind}):
+        return obj
+    what = f"{kind} {namespace_of(obj)}/{name_of(obj)}"
+    raise NotServingError(f"{what} asks for no GPU, and neither it nor the alert names models")
 
 
 def _target(cluster: str, namespace: str, kind: str, workload: Obj) -> Target:

@@ -6,10 +6,11 @@ leader serves; they start and end together.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
-from bot.domain.cluster.objects import dig, labels_of
+from bot.domain.cluster.objects import annotations_of, dig, labels_of, name_of
 from bot.domain.cluster.snapshot import Obj
 
 KINDS = ("Deployment", "StatefulSet", "LeaderWorkerSet")
@@ -30,6 +31,10 @@ _SERVES_ON_EACH_POD = re.compile(r"--data[-_]parallel[-_](?:hybrid|external)[-_]
 """Flags of an engine that leaves the balance between nodes to the router. Else only the leader has an API server."""
 _SERVES_ON_EACH_PORT = re.compile(r"--data[-_]parallel[-_]multi[-_]port[-_]external[-_]lb\b|(?<!\S)-dpm(?!\S)")
 _IN_LEADER_WORKER_SET = ("spec", "leaderWorkerTemplate")
+_OF_MODELS = re.compile(r"llm|model|inference|gpu|cuda|rocm|\btpu|neuron|sglang|triton|hugging|hf_", re.IGNORECASE)
+"""What names, images, commands and variables of an inference engine have in them."""
+OURS = "incident-bot/"
+"""Begins the annotations with which a workload names its SLO."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,30 @@ def template_of(workload: Obj | None) -> Obj:
 
 def pods_in_a_replica(workload: Obj | None) -> int:
     return int(dig(workload, *_IN_LEADER_WORKER_SET, "size") or 1) if kind_of(workload) == "LeaderWorkerSet" else 1
+
+
+def may_serve_models(obj: Obj) -> bool:
+    """Whether a pod or a workload may run an inference engine: it asks for a device, or something in it names models.
+
+    Wrong on the side of yes: an alert about what does not is shown to nobody.
+    """
+    if any(key.startswith(OURS) for key in annotations_of(obj)) or _OF_MODELS.search(name_of(obj)):
+        return True
+    specs = [obj.get("spec") or {}] if obj.get("kind") == "Pod" else []
+    specs += [dig(each.template, "spec") or {} for each in pod_templates(obj)]
+    containers = [one for spec in specs for key in ("containers", "initContainers") for one in spec.get(key) or []]
+    if any(spec.get("resourceClaims") for spec in specs) or any(map(_wants_a_device, containers)):
+        return True
+    labels = [labels_of(obj), *(labels_of(each.template) for each in pod_templates(obj))]
+    said = [{key: one.get(key) for key in ("name", "image", "command", "args", "env", "envFrom")} for one in containers]
+    # Without containers it was not read whole.
+    return not containers or _OF_MODELS.search(json.dumps([labels, said])) is not None
+
+
+def _wants_a_device(container: Obj) -> bool:
+    """Resources that Kubernetes does not manage itself have a domain before a slash."""
+    resources = container.get("resources") or {}
+    return any("/" in name for part in ("requests", "limits") for name in resources.get(part) or {})
 
 
 def is_ordered(workload: Obj | None) -> bool:

@@ -5,6 +5,7 @@ Labels and annotations are external text: never trusted, never shown unescaped.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any, Literal
 
@@ -15,6 +16,11 @@ AlertStatus = Literal["firing", "resolved"]
 MAX_ALERTS_SENT = 1000
 """Of one webhook: realistic alerts of 1.5 KiB then fit the usual limit of its body, 2 MiB."""
 LIMIT_ALERTS = f"use max_alerts: {MAX_ALERTS_SENT} and the group_by of deploy/alertmanager-snippet.yaml"
+
+
+_OF_MODELS = re.compile(
+    r"llm|model|inference|serving|token|ttft|tpot|kv|gpu|xid|ecc|rowremap|thermal|overheat|powerbrake", re.IGNORECASE
+)
 
 
 class Alert(BaseModel):
@@ -45,6 +51,11 @@ class Alert(BaseModel):
     def pages(self) -> bool:
         """Whether it pages: only if its rule calls it critical; the rest waits in the channel (K0)."""
         return self.severity in ("critical", "page")
+
+    @property
+    def names_models(self) -> bool:
+        """Whether its rule is about inference or accelerators, and not about workloads of any kind."""
+        return any(_OF_MODELS.search(text) for text in (self.name, *self.labels))
 
     @property
     def dedupe_key(self) -> str:

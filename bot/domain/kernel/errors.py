@@ -135,6 +135,10 @@ class SilentClusterError(ClusterError):
     """Ask again in a moment: the cluster does not answer, and nothing else names the workload."""
 
 
+class NotServingError(BotError):
+    """Nothing to do: the alert is about a workload that runs no inference engine."""
+
+
 class PagerError(BotError):
     """A pager refused permanently (`lasting`) or did not answer."""
 

@@ -44,7 +44,10 @@ class Workloads(Protocol):
 
 class Cluster(Protocol):
     async def resolve(self, alert: Alert) -> Target | None:
-        """The workload behind an alert's labels; None if there is none. Raises `ClusterError` without an answer."""
+        """The workload behind an alert's labels; None if there is none. Raises `ClusterError` without an answer.
+
+        Raises `NotServingError` if the alert is about workloads of any kind, and this one runs no inference engine.
+        """
         ...
 
     async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:

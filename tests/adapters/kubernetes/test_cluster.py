@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,9 @@ from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.targets import TargetFinder
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.planning import plan_change
+from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import ClusterError, RefusedError
+from bot.domain.kernel.errors import ClusterError, NotServingError, RefusedError
 from bot.domain.kernel.target import Target
 from tests.adapters.kubernetes.lab import CONTEXT, LLM, PODS, TARGET, Lab
 from tests.builders import alert
@@ -185,6 +187,59 @@ async def test_a_bot_whose_only_cluster_has_no_name_takes_alerts_of_every_cluste
     found = await TargetFinder(lab.reader, cluster="").resolve(labelled(labels))
     # As `named_by` calls it, for alerts that come while the cluster does not answer.
     assert found == TARGET.model_copy(update={"cluster": cluster})
+
+
+def workload_of(container: Obj, **metadata: Any) -> Obj:
+    template = {"metadata": {"labels": {"app": "shop"}}, "spec": {"containers": [{"name": "app", **container}]}}
+    return {
+        "metadata": {"name": "shop", **metadata},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "shop"}}, "template": template},
+    }
+
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/serving/deployments"
+PLAIN: Obj = {"image": "shop:3", "resources": {"limits": {"cpu": "1"}}}
+
+
+def crash_of(**labels: str) -> Alert:
+    return alert().model_copy(update={"labels": {"alertname": "KubePodCrashLooping", "namespace": "serving"} | labels})
+
+
+async def test_a_crash_of_a_workload_that_serves_no_models_is_not_for_the_bot(lab: Lab) -> None:
+    await lab.somebody_creates(DEPLOYMENTS, workload_of(PLAIN))
+    with pytest.raises(
+        NotServingError, match=r"^Deployment serving/shop asks for no GPU, and neither it nor the alert"
+    ):
+        await lab.cluster.resolve(crash_of(deployment="shop"))
+    assert await lab.cluster.resolve(crash_of(deployment="shop", model_name="m")), "the alert says what it is about"
+    assert await lab.cluster.workload("serving", "shop"), "a person may open an incident for anything"
+
+
+async def test_a_crash_of_a_pod_of_no_workload_that_serves_no_models_is_not_for_the_bot(lab: Lab) -> None:
+    pod = {"metadata": {"name": "exporter-x7"}, "spec": {"containers": [{"name": "app", **PLAIN}]}}
+    await lab.somebody_creates(PODS, pod)
+    with pytest.raises(NotServingError, match=r"^Pod serving/exporter-x7 "):
+        await lab.cluster.resolve(crash_of(pod="exporter-x7", job="kube-state-metrics"))
+
+
+@pytest.mark.parametrize(
+    ("container", "metadata"),
+    [
+        ({"image": "shop:3", "resources": {"limits": {"nvidia.com/gpu": "1"}}}, {}),
+        ({"image": "shop:3", "resources": {"requests": {"amd.com/gpu": "1"}, "limits": {"amd.com/gpu": "1"}}}, {}),
+        ({"image": "registry/vllm-openai:v0.32.0"}, {}),
+        ({"image": "engine:1", "args": ["--served-model-name=shop"]}, {}),
+        ({"image": "engine:1", "env": [{"name": "HF_TOKEN", "value": "x"}]}, {}),
+        ({"image": "shop:3"}, {"annotations": {"incident-bot/ttft-target": "2s"}}),
+    ],
+)
+async def test_a_crash_of_a_workload_that_may_serve_models_is_for_the_bot(
+    lab: Lab, container: Obj, metadata: dict[str, Any]
+) -> None:
+    await lab.somebody_creates(DEPLOYMENTS, workload_of(container, **metadata))
+    found = await lab.cluster.resolve(crash_of(deployment="shop"))
+    assert found is not None
+    assert found.name == "shop"
 
 
 async def test_a_workload_is_found_by_its_name_alone(lab: Lab) -> None:
