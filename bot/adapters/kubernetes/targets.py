@@ -143,7 +143,8 @@ def _must_serve_models(kind: str, obj: Obj) -> Obj:
     # Items of a list do not carry their kind.
     if may_serve_models({**obj, "kind": kind}):
         return obj
-    what = f"{kind} {namespace_of(obj)}/{name_of(obj)}"
+    # Without its name: alerts are listed by their reason.
+    what = f"its {kind} in namespace {namespace_of(obj)}"
     raise NotServingError(f"{what} asks for no GPU, and neither it nor the alert names models")
 
 

@@ -60,7 +60,7 @@ WORDS: Mapping[str, Word] = {
         "Look up", "[INC|PLAYBOOK]", "show a playbook's settings, their ranges and reasons", "members",
         when_closed=True,
     ),
-    "unmatched": Word("Look up", "", "list the alerts that matched no playbook", "members", when_closed=True),
+    "unmatched": Word("Look up", "", "list the alerts that opened no incident", "members", when_closed=True),
     "help": Word("Look up", "[COMMAND]", "list the commands, or explain one", "anybody", when_closed=True),
     # --- Update ---
     "note": Word(

@@ -184,7 +184,7 @@ class Commands:
         del command
         alerts = await self._incidents.unmatched()
         if not alerts:
-            return reply("Every alert matched a playbook.")
+            return reply("Every alert opened or joined an incident.")
         # One noisy alert must not hide the others.
         counted = Counter((alert.name, why) for alert, why in alerts)
         lines = [
