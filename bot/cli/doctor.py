@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 import httpx
+from pydantic import BaseModel
 
 from bot.adapters import alertmanager_api, pagers
 from bot.adapters.http_client import tls
@@ -28,6 +30,7 @@ from bot.domain.approvals.advice import Observing
 from bot.domain.kernel.errors import SourceError, StorageUnavailableError
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
 from bot.domain.kernel.redaction import redacted
+from bot.domain.kernel.target import TargetPattern
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import ChangeState, DivertState
 from bot.domain.playbooks.library import Library
@@ -247,15 +250,22 @@ def of_mode(observing: Observing) -> list[Finding]:
 
 def patterns_astray(settings: Settings) -> list[str]:
     """Patterns of targets, as `cluster/namespace/name`, that name none of the clusters."""
-    approvals = settings.approvals
-    patterns = [each.target for each in settings.overrides]
-    patterns += [target for each in approvals.on_call for target in each.targets]
-    patterns += [target for each in approvals.approvers for target in each.targets]
-    patterns += [target for each in approvals.pre_approved for target in each.targets]
-    patterns += [target for each in settings.planned_windows for target in each.targets]
-    named = {pattern: pattern.rsplit("/", 2)[0] for pattern in patterns if pattern.count("/") > 1}
+    named = {pattern: pattern.rsplit("/", 2)[0] for pattern in _patterns_in(settings) if pattern.count("/") > 1}
     known = [one.name for one in settings.every_cluster]
     return [pattern for pattern, cluster in named.items() if not any(fnmatchcase(name, cluster) for name in known)]
+
+
+def _patterns_in(value: object) -> Iterator[TargetPattern]:
+    """The patterns of targets in a part of the settings, in whichever setting they are."""
+    match value:
+        case TargetPattern():
+            yield value
+        case BaseModel():
+            yield from _patterns_in([part for _, part in value])
+        case dict():
+            yield from _patterns_in([*value, *value.values()])
+        case list() | tuple():
+            yield from chain.from_iterable(map(_patterns_in, value))
 
 
 def names_of(clusters: Iterable[ClusterSettings]) -> str:

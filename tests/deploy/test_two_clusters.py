@@ -68,5 +68,7 @@ def test_the_doctor_names_the_clusters_and_finds_a_target_in_none_of_them(settin
     slip = settings.model_copy(update={"overrides": (Override(target="wets/*/*", settings={"ttft_target": "2s"}),)})
     (astray,) = [finding for finding in of_settings(slip) if finding.what.startswith("targets")]
     assert astray.what == "targets in no cluster of these settings: wets/*/*"
+    dashboard = settings.dashboard.model_validate({"targets": {"wets/chat/*": "https://g.example/d"}})
+    assert patterns_astray(settings.model_copy(update={"dashboard": dashboard})) == ["wets/chat/*"]
     (refused,) = of_reach(settings, {"probe_request"})
     assert refused.what.startswith("probe_request is refused in west:")

@@ -63,11 +63,17 @@ class Target(BaseModel):
         return f"{self.cluster}/{self.workload}" if self.among_several else self.workload
 
 
-def checked_pattern(text: str) -> str:
+class TargetPattern(str):
+    """A pattern of targets in the settings. Its type finds it there, whichever setting holds it."""
+
+    __slots__ = ()
+
+
+def checked_pattern(text: str) -> TargetPattern:
     """Returns the pattern of targets that an operator wrote. Raises `ValueError` if it can match none."""
     # Without a slash, `*` stands for any text, slashes too.
     if re.fullmatch(PATTERN, text) or (text and "/" not in text and "*" in text):
-        return text
+        return TargetPattern(text)
     namespace = f", such as {text}/*" if is_name(text) else ""
     raise ValueError(f"'{text}' matches no target; write NAMESPACE/WORKLOAD, with * for anything{namespace}")
 
