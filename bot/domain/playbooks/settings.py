@@ -44,8 +44,10 @@ class Override(BaseModel):
 
     @model_validator(mode="after")
     def _sets_something(self) -> Self:
-        if not self.settings and self.observe_only is None and not self.channel:
-            raise ValueError("sets nothing; write settings, observe_only or channel")
+        parts = {name: field for name, field in type(self).model_fields.items() if name not in ("playbook", "target")}
+        if all(getattr(self, name) == field.default for name, field in parts.items()):
+            *most, last = parts
+            raise ValueError(f"sets nothing; write {', '.join(most)} or {last}")
         if self.channel and not self.target:
             raise ValueError("has a channel without a target; slack.channel is the channel of all others")
         return self
