@@ -58,7 +58,7 @@ def plan_canary(situation: Situation) -> Plan:
         raise _there_already(snapshot.canary, body)
     call = create_call(body, edited)
     return Plan(
-        verb="canary",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Start one canary replica of {name_of(workload)} with {edited.summary}"
         + (", out of rotation" if rotation == "out" else ""),

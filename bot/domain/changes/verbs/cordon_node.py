@@ -25,7 +25,7 @@ def plan_cordon(situation: Situation) -> Plan:
     if is_cordoned(node):
         raise not_needed(f"node {name_of(node)} is cordoned already{by_us(node, situation.context)}")
     return Plan(
-        verb="cordon_node",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Cordon node {name_of(node)}: no new pods there",
         choices={"node": name_of(node), "uid": uid_of(node)},

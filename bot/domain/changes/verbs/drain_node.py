@@ -62,7 +62,7 @@ def plan_drain_node(situation: Situation) -> Plan:
     for pod in moved:
         steps += [evict_call(pod), _pod_gone(pod)]
     return Plan(
-        verb="drain_node",
+        verb=VERB.name,
         title=f"Drain node {name_of(node)}: {len(ours)} of ours{f', {len(moved)} of others' if moved else ''}",
         choices={"node": name_of(node), "uid": uid_of(node), "pods": [uid_of(pod) for pod in (*ours, *moved)]},
         steps=tuple(steps),

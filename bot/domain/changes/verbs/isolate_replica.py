@@ -44,7 +44,7 @@ def plan_isolate(situation: Situation) -> Plan:
     if releases(snapshot, pod):
         return _released(situation, pod, calls)
     return Plan(
-        verb="isolate_replica",
+        verb=VERB.name,
         disrupts="replica",
         title=f"Take {called(together)} out of rotation and let it run empty",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
@@ -69,7 +69,7 @@ def _released(situation: Situation, pod: Obj, calls: Sequence[Call]) -> Plan:
         spare = Circumstance(name="room", grade="warning", text=text)
     waits = (spare_ready(snapshot, pod, replicas_of(workload_of(snapshot)), context),) if fits else ()
     return Plan(
-        verb="isolate_replica",
+        verb=VERB.name,
         disrupts="replica",
         title=f"Take {name} out of rotation and let it run empty; its ReplicaSet replaces it",
         choices={"replica": name, "uid": uid_of(pod)},

@@ -57,7 +57,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         stamped=False,
     )
     return Plan(
-        verb="probe_request",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Send {request}, and watch its free blocks",
         choices={"replica": name_of(pod), "uid": uid_of(pod)} | canary_asked_for(situation),

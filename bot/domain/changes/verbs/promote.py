@@ -33,7 +33,7 @@ def plan_promote(situation: Situation) -> Plan:
     workload = name_of(snapshot.workload or {})
     return plan.model_copy(
         update={
-            "verb": "promote",
+            "verb": VERB.name,
             "title": f"Roll out to every replica of {workload}: {_summary(plan)}",
             "circumstances": (*plan.circumstances, _proof(snapshot, pod, _unproven(snapshot, canary, edits))),
             "risk": VERB.risk,

@@ -50,7 +50,7 @@ def plan_remove_canary(situation: Situation) -> Plan:
         no_undo="a canary is started again with its own change",
     ).model_copy(update={"differences": (Difference(path="", before=target.name, text=f"{target.name} ends"),)})
     return Plan(
-        verb="remove_canary",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Remove the canary of {of}",
         choices={"uid": target.uid},

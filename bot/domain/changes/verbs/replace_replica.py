@@ -86,7 +86,7 @@ def plan_replace(situation: Situation) -> Plan:
     added = _added(snapshot, context)
     floor = () if added else _floor_back(snapshot, pod, context)
     return Plan(
-        verb="replace_replica",
+        verb=VERB.name,
         disrupts="replica",
         title=f"Replace {called(together)}" + (" by the replica that was added" if added else ""),
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
@@ -124,7 +124,7 @@ def _replace_several(situation: Situation, chosen: Sequence[Obj]) -> Plan:
     is_empty = streams_of(snapshot, pods) == 0 and not any(is_in_rotation(pod, snapshot) for pod in chosen)
     names = ", ".join(called(together) for together in replicas)
     return Plan(
-        verb="replace_replica",
+        verb=VERB.name,
         disrupts="replica",
         title=f"Replace {len(replicas)} replicas, one after the other: {names}",
         choices={"replicas": [name_of(pod) for pod in chosen], "uids": [uid_of(pod) for pod in chosen]},
@@ -146,7 +146,7 @@ def _end_released(situation: Situation, pod: Obj, *, cuts: bool) -> Plan:
     """Ends a pod that was released by its ReplicaSet; that created the replacement when it was."""
     snapshot, context, name = situation.snapshot, situation.context, name_of(pod)
     return Plan(
-        verb="replace_replica",
+        verb=VERB.name,
         disrupts="replica",
         title=f"End {name}; its replacement was created when it was taken out",
         choices={"replica": name, "uid": uid_of(pod)},

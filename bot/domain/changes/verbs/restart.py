@@ -49,7 +49,7 @@ def plan_restart(situation: Situation) -> Plan:
     # The whole metadata in one edit: its old value is a precondition even where there are no annotations yet.
     change = TemplateChange([edit_of(workload, path, metadata), *edits], templates, wording)
     return Plan(
-        verb="restart",
+        verb=VERB.name,
         title=f"Restart every replica of {name_of(workload)}",
         steps=without_scale_in(snapshot, rollout_steps(snapshot, change, context)),
         circumstances=(owned.circumstance, *rollout_circumstances(snapshot, templates), *scale_in_note(snapshot)),
@@ -61,7 +61,7 @@ def plan_restart(situation: Situation) -> Plan:
 
 def _marked(metadata: Obj, context: PlanContext) -> Obj:
     """The mark is unique to each restart of an incident, and the same whenever this restart is planned again."""
-    number = 1 + sum(entry.verb == "restart" and entry.target.kind in KINDS for entry in context.ledger)
+    number = 1 + sum(entry.verb == VERB.name and entry.target.kind in KINDS for entry in context.ledger)
     marked = copy.deepcopy(metadata)
     marked["annotations"] = {
         **(metadata.get("annotations") or {}),

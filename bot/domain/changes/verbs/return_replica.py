@@ -43,7 +43,7 @@ def plan_return(situation: Situation) -> Plan:
             f"end {name_of(pod)} when it is empty",
         )
     return Plan(
-        verb="return_replica",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Put {name_of(pod)} back into rotation",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},

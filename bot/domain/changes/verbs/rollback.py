@@ -54,7 +54,7 @@ def plan_rollback(situation: Situation) -> Plan:
     )
     change = TemplateChange([edit_of(workload, TEMPLATE, template), *edits], [template], wording)
     return Plan(
-        verb="rollback",
+        verb=VERB.name,
         title=f"Roll {name_of(workload)} back to revision {revision}",
         choices={"revision": revision},
         steps=without_scale_in(snapshot, rollout_steps(snapshot, change, context)),

@@ -39,7 +39,7 @@ def plan_rotate_canary(situation: Situation) -> Plan:
     steps = tuple(s.model_copy(update={"restores": False}) if isinstance(s, Call) else s for s in steps)
     into = "into" if wanted == "in" else "out of"
     return Plan(
-        verb="rotate_canary",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Take the canary {name_of(canary)} {into} rotation",
         choices={"uid": uid_of(pod), "rotation": wanted},

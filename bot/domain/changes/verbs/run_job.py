@@ -67,7 +67,7 @@ def plan_run_job(situation: Situation) -> Plan:
         closes=True,
     )
     return Plan(
-        verb="run_job",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Run {name_of(template)} as a Job" + (f" against {name_of(replica)}" if replica is not None else ""),
         choices={"template": name_of(template), "replica": uid_of(replica) if replica is not None else ""}
@@ -159,7 +159,7 @@ def _job(template: Obj, context: PlanContext, seconds: float, variables: Mapping
 
 def _name(template: Obj, context: PlanContext) -> str:
     """Returns a name that is fixed until used: planning again gives the same name, so only one create can succeed."""
-    number = 1 + sum(entry.verb == "run_job" and entry.target.kind == "Job" for entry in context.ledger)
+    number = 1 + sum(entry.verb == VERB.name and entry.target.kind == "Job" for entry in context.ledger)
     suffix = f"-{context.slug}-{number}"
     return name_of(template)[: MAX_NAME_LENGTH - len(suffix)].rstrip("-.") + suffix
 

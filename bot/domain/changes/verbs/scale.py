@@ -82,7 +82,7 @@ def plan_scale(situation: Situation) -> Plan:
         leaving = drain_circumstance(snapshot, drain, victims, is_empty=drain.mode == "label")
         circumstances = (owned.circumstance, unscaled, leaving)
     return Plan(
-        verb="scale",
+        verb=VERB.name,
         disrupts="nothing" if wanted > now else "workload",
         title=f"Scale {name_of(workload)} from {now} to {wanted} replicas",
         choices={"to": wanted} | ({"ends": [uid_of(pod) for pod in victims]} if victims else {}),
@@ -171,7 +171,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
     note += f"; {scaler.idle}" if scaler.idle else ""
     room = _room_for_more(snapshot, wanted - now)
     return Plan(
-        verb="scale",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Scale {name_of(workload)} from {now} to at least {wanted} replicas",
         choices={"to": wanted, "through": scaler.kind} | ({"above_maximum": True} if is_above else {}),

@@ -55,7 +55,7 @@ def plan_set_flags(situation: Situation) -> Plan:
     )
     change = TemplateChange([*edited.fields, *edits], edited.templates, wording, guards=edited.guards)
     return Plan(
-        verb="set_flags",
+        verb=VERB.name,
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",
         choices={"edits": edited.choices},
         steps=without_scale_in(

@@ -23,7 +23,7 @@ def plan_uncordon(situation: Situation) -> Plan:
     whose = "by this incident" if ours else f"by {annotations_of(node).get(INCIDENT_ANNOTATION) or 'somebody else'}"
     owner = Circumstance(name="cordon", grade="fine" if ours else "warning", text=f"it was cordoned {whose}")
     return Plan(
-        verb="uncordon_node",
+        verb=VERB.name,
         disrupts="nothing",
         title=f"Uncordon node {name_of(node)}: it takes pods again",
         choices={"node": name_of(node), "uid": uid_of(node)},

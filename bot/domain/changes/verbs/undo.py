@@ -108,7 +108,7 @@ def plan_undo(situation: Situation) -> Plan:
     steps, circumstances = _steps(snapshot, context, inverses)
     circumstances = (*circumstances, *_stay_note(context.ledger, entries))
     return Plan(
-        verb="undo",
+        verb=VERB.name,
         disrupts="nothing",
         title=_title(inverses),
         choices={"of": [entry.call_id for entry in entries]},
@@ -195,9 +195,9 @@ def last_change(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """
     can = [entry for entry in reversed(ledger) if entry.undo and not entry.undone_by]
     changes = {change_of(can[0].call_id)} if can else set()
-    if can and can[0].verb == "undo":
+    if can and can[0].verb == VERB.name:
         taken_back = {change_of(entry.call_id) for entry in ledger if change_of(entry.undone_by) in changes}
-        untouched = [change_of(entry.call_id) for entry in can if entry.verb != "undo"]
+        untouched = [change_of(entry.call_id) for entry in can if entry.verb != VERB.name]
         changes |= taken_back or set(untouched[:1])
     return [entry for entry in can if change_of(entry.call_id) in changes]
 
