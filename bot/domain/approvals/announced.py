@@ -16,8 +16,7 @@ from bot.domain.cluster.owner import AUTOSCALERS
 from bot.domain.kernel.schedule import open_until
 from bot.domain.kernel.target import Target
 
-CLEANED_BY_UNDO = frozenset({"canary", "isolate_replica"})
-"""Verbs whose undo only removes or returns what the bot itself put there."""
+CLEANED_BY_UNDO = frozenset(verb.name for verb in VERBS.values() if verb.undo_cleans_up)
 ACCEPTED = {"replace_busy_replica": "drain"}
 """The warning that comes with every plan of a kind."""
 

@@ -95,8 +95,12 @@ class Verb:
     """It undoes a change of ours: its reason need not still hold."""
     cleans_up: bool = False
     """It only removes or returns what the bot itself put there: it is announced, not approved."""
+    undo_cleans_up: bool = False
+    """Its undo only removes or returns what the bot itself put there: that is announced, not approved."""
     leaves_behind: bool = False
     """Its effect must not outlive the incident without a person's consent."""
+    lasts: bool = True
+    """Its effect may still be there once the canary is gone."""
     takes_node: bool = False
     """It takes a node out of service: the node breaker counts it."""
     results: Mapping[str, Kind] = field(default_factory=dict)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
+from bot.domain.changes.catalogue import VERBS
+
 ENDINGS: Mapping[str, str] = MappingProxyType(
     {
         "fixed": "fixed and verified",
@@ -20,15 +22,13 @@ ENDINGS: Mapping[str, str] = MappingProxyType(
         "superseded": "continued in another incident",
     }
 )
-
-
-TRIALS = frozenset({"canary", "remove_canary", "run_job", "probe_request", "undo"})
-"""Verbs that leave nothing once the canary is gone."""
+PASSING = frozenset(verb.name for verb in VERBS.values() if not verb.lasts)
+"""Verbs of which nothing is left once the canary is gone."""
 
 
 def ending_in_words(ending: str, *, verbs: Collection[str], holds: bool) -> str:
     """`verbs`: of the changes that the bot made; `holds`: whether one of them is still in place."""
-    if ending == "fixed" and not holds and TRIALS.issuperset(verbs):
+    if ending == "fixed" and not holds and PASSING.issuperset(verbs):
         return "verified without a lasting change by the bot" if verbs else "verified without a change by the bot"
     if ending == "not_applicable" and verbs:
         return "closed, nothing left to fix"

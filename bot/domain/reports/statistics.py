@@ -19,8 +19,6 @@ from bot.domain.kernel.durations import lasting
 GOOD = frozenset({"fixed", "self_cleared", "resolved_by_itself", "resolved_after_a_change", "accepted_degraded"})
 ENDED = GOOD - {"accepted_degraded"}
 """What a mitigation may have ended: where people accepted that users are served worse, it ended nothing."""
-EDITS = frozenset({"canary", "promote", "set_flags"})
-"""Verbs that bring the same flags to the engines, on one replica or on all."""
 SHOWN = 10
 DAY = 86_400.0
 
@@ -185,9 +183,9 @@ Key = tuple[str, ...]
 
 
 def _key(plan: Plan) -> Key:
-    """What makes two changes the same mitigation: the same flags, or the same verb."""
+    """What makes two changes the same mitigation: the same flags, on one replica or on all; or the same verb."""
     edits = plan.choices.get("edits")
-    return ("flags", *sorted(edits)) if plan.verb in EDITS and isinstance(edits, dict) else (plan.verb,)
+    return ("flags", *sorted(edits)) if isinstance(edits, dict) else (plan.verb,)
 
 
 def _done(run: Run) -> list[Request]:

@@ -13,7 +13,7 @@ from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe
 
-REPLACES = frozenset({"replace_replica"})
+REPLACES = "replace_replica"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ReadReplacedBefore:
             for run in await runs_since(self._runs, start, about=about_node(cluster, node), mentioning=node)
             if run.target.cluster == cluster
             for entry in run.ledger
-            if entry.verb in REPLACES and entry.node == node and entry.applied_at >= start
+            if entry.verb == REPLACES and entry.node == node and entry.applied_at >= start
             if entry.target.name != name_of(pod)
         ]
         detail = f"replaced on {node} in the last day: {', '.join(replaced) or 'none'}"

@@ -162,6 +162,8 @@ VERB = Verb(
     arguments=(EDITS, Argument("rotation", ROTATION_HELP, "optional", known=ROTATIONS)),
     edits_engines=True,
     editable="edits",
+    undo_cleans_up=True,
     leaves_behind=True,
+    lasts=False,
     stub=Stub(method="create", of="canary"),
 )

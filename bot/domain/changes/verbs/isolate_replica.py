@@ -89,6 +89,7 @@ VERB = Verb(
     kinds=(ChangeKind("isolate_replica", "medium", minutes=15),),
     access=everywhere(PATCH_POD),
     arguments=(REPLICA,),
+    undo_cleans_up=True,
     leaves_behind=True,
     stub=Stub(of="replica"),
 )

@@ -129,5 +129,6 @@ VERB = Verb(
         Argument("max_tokens", "how many tokens to generate", kind="a whole number", least=1),
         WITHIN_MINUTES,
     ),
+    lasts=False,
     results=PARTS,
 )

@@ -91,5 +91,6 @@ VERB = Verb(
     access={"Deployment": (DELETE, PATCH_POD)},
     restores=True,
     cleans_up=True,
+    lasts=False,
     stub=Stub(method="delete", of="canary", has_undo=False),
 )

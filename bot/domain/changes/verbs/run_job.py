@@ -218,5 +218,6 @@ VERB = Verb(
         Argument("env", "variables for the Job, by name", "optional"),
         WITHIN_MINUTES,
     ),
+    lasts=False,
     results=PARTS,
 )

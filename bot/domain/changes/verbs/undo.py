@@ -495,5 +495,6 @@ VERB = Verb(
         ),
     ),
     restores=True,
+    lasts=False,
     stub=Stub(of="last_change", has_undo=False),
 )
