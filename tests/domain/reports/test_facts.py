@@ -140,8 +140,10 @@ def test_a_canary_that_was_removed_fixed_nothing() -> None:
     kept = at(99, "closed", "closed", ending="fixed", held=["Start a canary"])
     began = at(20, "call", "done: Start a canary", call="INC-1/R1/0", verb="canary")
     ended = at(30, "call", "done: Remove the canary", call="INC-1/R2/0", verb="remove_canary")
+    turned = at(25, "call", "done: Take the canary into rotation", call="INC-1/R3/0", verb="rotate_canary")
     rolled = at(25, "call", "done: Set the flags", call="INC-1/R3/0", verb="promote")
     assert reported(began, ended, closed).ending_in_words == "verified without a lasting change by the bot"
+    assert reported(began, turned, ended, closed).ending_in_words == "verified without a lasting change by the bot"
     assert reported(began, kept).ending_in_words == "fixed and verified"
     assert reported(began, rolled, ended, closed).ending_in_words == "fixed and verified"
 

@@ -65,5 +65,6 @@ VERB = Verb(
     access={"Deployment": (PATCH_POD,)},
     arguments=(Argument("rotation", ROTATION_HELP, known=ROTATIONS),),
     edits_engines=True,
+    lasts=False,
     stub=Stub(of="canary"),
 )
