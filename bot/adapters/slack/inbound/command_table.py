@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from bot.domain.incidents.event import COMMANDS
+
 NOTHING = "now"
 """The command that `/incident` alone stands for."""
 ENTRIES_SHOWN = 20
@@ -28,8 +30,6 @@ class Word:
     """What a number at the beginning is. "incident or text": before other text an incident only if the command works on
     one of that number: `/incident note 2 replicas are back`. "open incident": such a text needs its incident before it,
     because the command must never work on another one than the number names."""
-    when_closed: bool = False
-    """Whether the command works on a closed incident, or needs no incident."""
     counts_twice: bool = False
     """Whether it is done again when it is sent again."""
     in_a_hurry: bool = False
@@ -38,39 +38,27 @@ class Word:
 
 WORDS: Mapping[str, Word] = {
     # --- See ---
-    NOTHING: Word(
-        "See", "", "show what waits for people, and what you can do", "anybody", when_closed=True, in_a_hurry=True
-    ),
-    "list": Word("See", "", "list the open incidents", "anybody", when_closed=True),
-    "show": Word("See", "[INC]", "show the state of an incident", "anybody", when_closed=True, in_a_hurry=True),
-    "timeline": Word("See", "[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members", when_closed=True),
-    "export": Word(
-        "See", "[INC] [md|json|html]", "upload the whole timeline to the thread", "members", when_closed=True
-    ),
-    "graph": Word(
-        "See", "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members", when_closed=True
-    ),
-    "stats": Word(
-        "See", "[DAYS]", "show how fast incidents were answered and ended", "members",
-        example="30", number="text", when_closed=True,
-    ),
+    NOTHING: Word("See", "", "show what waits for people, and what you can do", "anybody", in_a_hurry=True),
+    "list": Word("See", "", "list the open incidents", "anybody"),
+    "show": Word("See", "[INC]", "show the state of an incident", "anybody", in_a_hurry=True),
+    "timeline": Word("See", "[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members"),
+    "export": Word("See", "[INC] [md|json|html]", "upload the whole timeline to the thread", "members"),
+    "graph": Word("See", "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members"),
+    "stats": Word("See", "[DAYS]", "show how fast incidents were answered and ended", "members", example="30", number="text"),
     # --- Look up ---
-    "playbooks": Word("Look up", "", "list the playbooks and the alerts that open them", "members", when_closed=True),
-    "settings": Word(
-        "Look up", "[INC|PLAYBOOK]", "show a playbook's settings, their ranges and reasons", "members",
-        when_closed=True,
-    ),
-    "unmatched": Word("Look up", "", "list the alerts that opened no incident", "members", when_closed=True),
-    "help": Word("Look up", "[COMMAND]", "list the commands, or explain one", "anybody", when_closed=True),
+    "playbooks": Word("Look up", "", "list the playbooks and the alerts that open them", "members"),
+    "settings": Word("Look up", "[INC|PLAYBOOK]", "show a playbook's settings, their ranges and reasons", "members"),
+    "unmatched": Word("Look up", "", "list the alerts that opened no incident", "members"),
+    "help": Word("Look up", "[COMMAND]", "list the commands, or explain one", "anybody"),
     # --- Update ---
     "note": Word(
         "Update", "[INC] TEXT", "add a note to the timeline", "members", example="INC-7 the load test is ours",
-        number="incident or text", when_closed=True, counts_twice=True,
+        number="incident or text", counts_twice=True,
     ),
     "followup": Word(
         "Update", "[INC] TEXT", "write down what is to be done later; the report lists it", "members",
         example="INC-7 raise the limit when the new nodes are there",
-        number="incident or text", when_closed=True, counts_twice=True,
+        number="incident or text", counts_twice=True,
     ),
     "status": Word(
         "Update", "[INC] [TEXT]", "post a status update",
@@ -88,7 +76,7 @@ WORDS: Mapping[str, Word] = {
     # --- Operate ---
     "open": Word(
         "Operate", "[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident without an alert",
-        example="kv-cache-oom serving/llm", number="text", when_closed=True,
+        example="kv-cache-oom serving/llm", number="text",
     ),
     "skip": Word("Operate", "[INC] [STATE WHY]", "stop waiting and take another exit", counts_twice=True),
     "divert": Word(
@@ -103,13 +91,13 @@ WORDS: Mapping[str, Word] = {
     ),
     "maintenance": Word(
         "Operate", "[NAMESPACE/WORKLOAD for 1h WHY|off]", "hold back its alerts that are not urgent",
-        example="serving/llm for 1h new drivers", number="text", when_closed=True,
+        example="serving/llm for 1h new drivers", number="text",
     ),
     "reset": Word("Operate", "[INC]", "reset the circuit breakers of its workload and of nodes"),
     "resolve": Word(
         "Operate", "[INC] [WHY]", "close an incident", example="INC-7 the load test has ended", number="open incident",
     ),
-    "reopen": Word("Operate", "INC WHY", "reopen a closed incident", example="INC-7 it came back", when_closed=True),
+    "reopen": Word("Operate", "INC WHY", "reopen a closed incident", example="INC-7 it came back"),
     # --- Stop ---
     "halt": Word(
         "Stop", "[INC|all] [WHY]", "stop sending changes until it is resumed", "halters",
@@ -118,6 +106,14 @@ WORDS: Mapping[str, Word] = {
     "resume": Word("Stop", "[INC|all]", "lift a halt"),
     "freeze": Word(
         "Stop", "[NAMESPACE/WORKLOAD|all for 1h WHY|off]", "only advise changes",
-        example="serving/llm for 2h the launch", number="text", when_closed=True,
+        example="serving/llm for 2h the launch", number="text",
     ),
 }  # fmt: skip
+
+
+_ENDS_WITH_THE_INCIDENT = frozenset(name for name, command in COMMANDS.items() if not command.when_closed)
+
+
+def works_when_closed(word: str) -> bool:
+    """Whether the command works on a closed incident, or needs no incident."""
+    return "INC" not in WORDS[word].arguments or word not in _ENDS_WITH_THE_INCIDENT

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import structlog
 
@@ -23,7 +23,7 @@ from bot.adapters.slack.inbound.boundary import (
     permitted,
 )
 from bot.adapters.slack.inbound.command import Answer, Command, reply
-from bot.adapters.slack.inbound.command_table import ENTRIES_SHOWN, NOTHING, WORDS, Group
+from bot.adapters.slack.inbound.command_table import ENTRIES_SHOWN, NOTHING, WORDS, Group, works_when_closed
 from bot.adapters.slack.inbound.naming import LISTED, Naming, no_such, usage
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.operator_commands import OperatorCommands
@@ -36,7 +36,7 @@ from bot.adapters.slack.outbound.window_line import global_halt_line, window_lin
 from bot.adapters.slack.outbound.words import moment
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.effect import ExportFormat
-from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.event import Commanded, CommandName
 from bot.domain.incidents.machine.residual import residual_changes
 from bot.domain.incidents.run import Run, Severity
 from bot.domain.kernel.timeline import Chained
@@ -49,7 +49,6 @@ log = structlog.get_logger(__name__)
 MAX_DAYS = 365
 URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
-Verb = Literal["halt", "resume", "reset", "note", "followup", "undo", "resolve", "divert"]
 
 
 class Commands:
@@ -308,9 +307,9 @@ class Commands:
             done = f"{name} closes once somebody answers the question in its thread about what the bot changed."
         return await self._store(command, run.incident_id, "resolve", why, done)
 
-    async def _store(self, command: Command, incident_id: str, verb: Verb, text: str, done: str) -> Message:
+    async def _store(self, command: Command, incident_id: str, name: CommandName, text: str, done: str) -> Message:
         event = Commanded(
-            event_id=command.command_id, command=verb, user=command.user, user_name=command.user_name, text=text
+            event_id=command.command_id, command=name, user=command.user, user_name=command.user_name, text=text
         )
         if not await self._incidents.command(event, incident_id):
             raise NotDoneError(no_such(incident_id, (await self._incidents.open_page()).runs))
@@ -371,7 +370,7 @@ def _explained(word: str) -> list[str]:
         if "INC" in spec.arguments
         else ""
     )
-    closed_too = "It also works on a closed incident." if spec.when_closed and "INC" in spec.arguments else ""
+    closed_too = "It also works on a closed incident." if works_when_closed(word) and "INC" in spec.arguments else ""
     example = f"For example: `/incident {word} {spec.example}`." if spec.example else ""
     return [f"`{usage(word)}`: {spec.does}.", *filter(None, (example, people[spec.who], which, closed_too))]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bot.adapters.slack.escape import code
 from bot.adapters.slack.inbound.boundary import NotDoneError
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Command, closed, id_of
-from bot.adapters.slack.inbound.command_table import NOTHING, WORDS
+from bot.adapters.slack.inbound.command_table import NOTHING, WORDS, works_when_closed
 from bot.adapters.slack.services import IncidentService
 from bot.domain.incidents.run import Run
 
@@ -33,7 +33,7 @@ class Naming:
         run = await self._incidents.load(first.upper())
         if run is None:
             raise NotDoneError(no_such(first.upper(), (await self._incidents.open_page()).runs))
-        if not run.is_open and not WORDS[command.word].when_closed:
+        if not run.is_open and not works_when_closed(command.word):
             raise NotDoneError(closed(run, command.word))
         return run, rest.strip()
 
@@ -65,7 +65,7 @@ class Naming:
             return None
         named = id_of(number)
         run = await self._incidents.load(named)
-        if run is not None and (run.is_open or WORDS[word].when_closed):
+        if run is not None and (run.is_open or works_when_closed(word)):
             return run
         still_open = await self._incidents.open_page()
         if run is not None and (means == "open incident" or not still_open.count):

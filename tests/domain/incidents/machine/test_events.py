@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import pytest
 
-from bot.adapters.slack.inbound.command_table import WORDS
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult
@@ -449,13 +448,6 @@ def test_what_a_person_asked_for_and_did_not_get_is_posted_in_the_thread(kind: s
 def test_only_what_changes_nothing_is_accepted_after_the_end(command: str, accepted: bool) -> None:
     story = Story().opened().says("resolve").says(command, text="x")
     assert ("commanded after the end" not in story.texts("ignored")) is accepted
-
-
-def test_slack_accepts_for_a_closed_incident_only_what_the_incident_accepts() -> None:
-    accepted = {word for word, about in WORDS.items() if about.when_closed}
-    when_closed = {word for word, about in COMMANDS.items() if about.when_closed}
-    of_a_workload = {"freeze"}
-    assert accepted & COMMANDS.keys() == when_closed - {"pin"} | of_a_workload, "a pin is no slash command"
 
 
 def test_every_command_is_declared_and_carried_out() -> None:
