@@ -10,7 +10,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from bot.adapters.slack.inbound.command_table import WORDS
+from bot.adapters.slack.inbound.command_table import SLASH_COMMANDS
 from bot.cli.playbook_words import words
 from bot.domain.reports.page import Exported
 from bot.sandbox.scenarios import SCENARIOS
@@ -30,7 +30,7 @@ WHO = {
 def commands() -> str:
     rows = [
         (f"`/incident {name}{' ' if word.arguments else ''}{word.arguments}`", word.does, WHO[word.who])
-        for name, word in WORDS.items()
+        for name, word in SLASH_COMMANDS.items()
     ]
     about = (
         "`INC` may be left out while only one incident is open. `slack.operator_users` and `slack.operator_user_group` "

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from bot.adapters.slack.inbound.app import bolt_app
 from bot.adapters.slack.inbound.command import Command
-from bot.adapters.slack.inbound.command_table import NOTHING, WORDS, works_when_closed
+from bot.adapters.slack.inbound.command_table import NOTHING, SLASH_COMMANDS, works_when_closed
 from bot.adapters.slack.inbound.commands import Commands
 from bot.domain.approvals.grant import Press
 from bot.domain.incidents.run import ActiveChange, Halt, InSlack, Offer, Run
@@ -316,8 +316,12 @@ def many(counter: Counter) -> None:
 async def test_help_names_every_command(counter: Counter) -> None:
     answer = await counter.say("help")
     assert "• `/incident` – " in answer
-    assert [word for word in WORDS if word != NOTHING and f"`{word}`" not in answer] == []
+    assert [word for word in SLASH_COMMANDS if word != NOTHING and f"`{word}`" not in answer] == []
     assert "• `/incident halt [INC|all] [WHY]` – stop sending changes until it is resumed" in answer
+
+
+async def test_every_command_that_help_names_is_carried_out(bench: Bench) -> None:
+    assert Commands(services_of(bench))._handlers.keys() == SLASH_COMMANDS.keys()
 
 
 async def test_help_fits_on_a_phone(counter: Counter) -> None:
@@ -669,7 +673,7 @@ WORKS_ON_AN_OPEN_ONE = {
 
 
 def test_every_word_that_does_nothing_to_a_closed_incident_is_tried_on_one() -> None:
-    assert {name for name in WORDS if not works_when_closed(name)} == set(WORKS_ON_AN_OPEN_ONE)
+    assert {name for name in SLASH_COMMANDS if not works_when_closed(name)} == set(WORKS_ON_AN_OPEN_ONE)
 
 
 @pytest.mark.parametrize("text", WORKS_ON_AN_OPEN_ONE.values(), ids=str)

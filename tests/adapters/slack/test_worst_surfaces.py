@@ -11,7 +11,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.client import SlackCircuits, SlackClient
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.command import Command
-from bot.adapters.slack.inbound.command_table import WORDS
+from bot.adapters.slack.inbound.command_table import SLASH_COMMANDS
 from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.inbound.decision_forms import GLASS_FORM, reason_form
 from bot.adapters.slack.inbound.forms import Modal
@@ -113,7 +113,7 @@ def test_home_holds_a_hundred_incidents(text: str, many: int) -> None:
 
 
 @TEXTS
-@pytest.mark.parametrize("word", sorted(WORDS))
+@pytest.mark.parametrize("word", sorted(SLASH_COMMANDS))
 async def test_every_command_answers_within_the_limits_and_harmlessly(word: str, text: str) -> None:
     """With a hundred incidents open, whatever they hold and whatever is typed."""
     commands = Commands(services(text))

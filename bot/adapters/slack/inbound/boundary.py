@@ -196,7 +196,7 @@ class Boundary:
         async def listener(ack: AsyncAck, body: Json) -> None:
             command = Command.received(body)
             try:
-                answer = await in_time(handle(command), no_answer(command), user=command.user, word=command.word)
+                answer = await in_time(handle(command), no_answer(command), user=command.user, word=command.name)
             except NotDoneError as error:
                 answer = reply(f"{WARNING} {error}")
             if isinstance(answer, Message):

@@ -8,7 +8,7 @@ from bot.adapters.slack.inbound.boundary import Click, NotDoneError
 from bot.adapters.slack.inbound.command import Answer, Command
 from bot.adapters.slack.press_value import ButtonValue
 
-WORDS = ("lead", "halt", "resume", "skip")
+ON_CARDS = ("lead", "halt", "resume", "skip")
 OLD = "This button is from an older card; see `/incident help`."
 
 
@@ -17,7 +17,7 @@ def card_button(answer: Callable[[Command], Awaitable[Answer]]) -> Callable[[Cli
 
     async def pressed(click: Click) -> Answer:
         value = ButtonValue.unpacked(click.value)
-        if value is None or value.about not in WORDS:
+        if value is None or value.about not in ON_CARDS:
             raise NotDoneError(OLD)
         command = Command.read(
             f"{value.about} {value.incident_id}",

@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import line
-from bot.adapters.slack.inbound.command_table import NOTHING, WORDS
+from bot.adapters.slack.inbound.command_table import NOTHING, SLASH_COMMANDS
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.message import Message
@@ -33,7 +33,7 @@ class Command:
     command_id: str
     user: str
     user_name: str
-    word: str
+    name: str
     rest: str
     channel: str = ""
     response_url: str = ""
@@ -72,7 +72,7 @@ def _with_id(word: str, rest: str) -> str:
     """The text with `7` as `INC-7`, where a number can only be an incident."""
     first, space, more = rest.partition(" ")
     is_number = first.isascii() and first.isdigit()
-    number = WORDS[word].number if word in WORDS else "incident"
+    number = SLASH_COMMANDS[word].number if word in SLASH_COMMANDS else "incident"
     # Before a person it is no beginning of a text either: `/incident handover 7 @ben`.
     is_id = is_number and number != "text" and (number == "incident" or not more or more.startswith("<@"))
     return f"{id_of(first)}{space}{more}" if is_id else rest

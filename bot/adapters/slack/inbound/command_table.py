@@ -16,7 +16,7 @@ Group = Literal["See", "Look up", "Update", "Operate", "Stop"]
 
 
 @dataclass(frozen=True)
-class Word:
+class SlashCommand:
     group: Group
     """Where `/incident help` lists it."""
     arguments: str
@@ -36,75 +36,79 @@ class Word:
     """`/incident help` explains it at once: a phone shows no more than five without scrolling."""
 
 
-WORDS: Mapping[str, Word] = {
+SLASH_COMMANDS: Mapping[str, SlashCommand] = {
     # --- See ---
-    NOTHING: Word("See", "", "show what waits for people, and what you can do", "anybody", in_a_hurry=True),
-    "list": Word("See", "", "list the open incidents", "anybody"),
-    "show": Word("See", "[INC]", "show the state of an incident", "anybody", in_a_hurry=True),
-    "timeline": Word("See", "[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members"),
-    "export": Word("See", "[INC] [md|json|html]", "upload the whole timeline to the thread", "members"),
-    "graph": Word("See", "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members"),
-    "stats": Word("See", "[DAYS]", "show how fast incidents were answered and ended", "members", example="30", number="text"),
+    NOTHING: SlashCommand("See", "", "show what waits for people, and what you can do", "anybody", in_a_hurry=True),
+    "list": SlashCommand("See", "", "list the open incidents", "anybody"),
+    "show": SlashCommand("See", "[INC]", "show the state of an incident", "anybody", in_a_hurry=True),
+    "timeline": SlashCommand("See", "[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members"),
+    "export": SlashCommand("See", "[INC] [md|json|html]", "upload the whole timeline to the thread", "members"),
+    "graph": SlashCommand("See", "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members"),
+    "stats": SlashCommand(
+        "See", "[DAYS]", "show how fast incidents were answered and ended", "members", example="30", number="text",
+    ),
     # --- Look up ---
-    "playbooks": Word("Look up", "", "list the playbooks and the alerts that open them", "members"),
-    "settings": Word("Look up", "[INC|PLAYBOOK]", "show a playbook's settings, their ranges and reasons", "members"),
-    "unmatched": Word("Look up", "", "list the alerts that opened no incident", "members"),
-    "help": Word("Look up", "[COMMAND]", "list the commands, or explain one", "anybody"),
+    "playbooks": SlashCommand("Look up", "", "list the playbooks and the alerts that open them", "members"),
+    "settings": SlashCommand(
+        "Look up", "[INC|PLAYBOOK]", "show a playbook's settings, their ranges and reasons", "members"
+    ),
+    "unmatched": SlashCommand("Look up", "", "list the alerts that opened no incident", "members"),
+    "help": SlashCommand("Look up", "[COMMAND]", "list the commands, or explain one", "anybody"),
     # --- Update ---
-    "note": Word(
+    "note": SlashCommand(
         "Update", "[INC] TEXT", "add a note to the timeline", "members", example="INC-7 the load test is ours",
         number="incident or text", counts_twice=True,
     ),
-    "followup": Word(
+    "followup": SlashCommand(
         "Update", "[INC] TEXT", "write down what is to be done later; the report lists it", "members",
         example="INC-7 raise the limit when the new nodes are there",
         number="incident or text", counts_twice=True,
     ),
-    "status": Word(
+    "status": SlashCommand(
         "Update", "[INC] [TEXT]", "post a status update",
         example="INC-7 The rollout runs; answers are slow until about 14:30.",
         number="incident or text", counts_twice=True,
     ),
-    "lead": Word(
+    "lead": SlashCommand(
         "Update", "[INC] [@PERSON]", "take the lead, or name another incident lead", example="INC-7 @Ben",
         in_a_hurry=True,
     ),
-    "handover": Word(
+    "handover": SlashCommand(
         "Update", "[INC] [@PERSON] [NOTE]", "hand over one incident or all, with what is open and promised",
         example="INC-7 @Ben the rollout runs, please watch it", number="open incident", counts_twice=True,
     ),
     # --- Operate ---
-    "open": Word(
+    "open": SlashCommand(
         "Operate", "[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident without an alert",
         example="kv-cache-oom serving/llm", number="text",
     ),
-    "skip": Word("Operate", "[INC] [STATE WHY]", "stop waiting and take another exit", counts_twice=True),
-    "divert": Word(
+    "skip": SlashCommand("Operate", "[INC] [STATE WHY]", "stop waiting and take another exit", counts_twice=True),
+    "divert": SlashCommand(
         "Operate", "[INC] PLAYBOOK", "switch to another playbook that matches one of its alerts",
         example="INC-7 gpu-fault",
     ),
-    "undo": Word("Operate", "[INC]", "propose to undo the last change", counts_twice=True, in_a_hurry=True),
+    "undo": SlashCommand("Operate", "[INC]", "propose to undo the last change", counts_twice=True, in_a_hurry=True),
     # `Silencing.begin` checks who may approve a silence.
-    "silence": Word(
+    "silence": SlashCommand(
         "Operate", "[INC] 30m WHY|off", "silence its alerts in Alertmanager for at most two hours", "members",
         example="INC-7 30m the load test goes on until noon",
     ),
-    "maintenance": Word(
+    "maintenance": SlashCommand(
         "Operate", "[NAMESPACE/WORKLOAD for 1h WHY|off]", "hold back its alerts that are not urgent",
         example="serving/llm for 1h new drivers", number="text",
     ),
-    "reset": Word("Operate", "[INC]", "reset the circuit breakers of its workload and of nodes"),
-    "resolve": Word(
+    "reset": SlashCommand("Operate", "[INC]", "reset the circuit breakers of its workload and of nodes"),
+    "resolve": SlashCommand(
         "Operate", "[INC] [WHY]", "close an incident", example="INC-7 the load test has ended", number="open incident",
     ),
-    "reopen": Word("Operate", "INC WHY", "reopen a closed incident", example="INC-7 it came back"),
+    "reopen": SlashCommand("Operate", "INC WHY", "reopen a closed incident", example="INC-7 it came back"),
     # --- Stop ---
-    "halt": Word(
+    "halt": SlashCommand(
         "Stop", "[INC|all] [WHY]", "stop sending changes until it is resumed", "halters",
         example="INC-7 we repair the node ourselves", number="incident or text", in_a_hurry=True,
     ),
-    "resume": Word("Stop", "[INC|all]", "lift a halt"),
-    "freeze": Word(
+    "resume": SlashCommand("Stop", "[INC|all]", "lift a halt"),
+    "freeze": SlashCommand(
         "Stop", "[NAMESPACE/WORKLOAD|all for 1h WHY|off]", "only advise changes",
         example="serving/llm for 2h the launch", number="text",
     ),
@@ -116,4 +120,4 @@ _ENDS_WITH_THE_INCIDENT = frozenset(name for name, command in COMMANDS.items() i
 
 def works_when_closed(word: str) -> bool:
     """Whether the command works on a closed incident, or needs no incident."""
-    return "INC" not in WORDS[word].arguments or word not in _ENDS_WITH_THE_INCIDENT
+    return "INC" not in SLASH_COMMANDS[word].arguments or word not in _ENDS_WITH_THE_INCIDENT

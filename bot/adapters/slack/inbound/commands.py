@@ -1,6 +1,6 @@
 """Handles `/incident …`: runs one command, or replies with what would work.
 
-Only the person who sent it sees the reply. `WORDS` lists who may use which command.
+Only the person who sent it sees the reply. `SLASH_COMMANDS` lists who may use which command.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bot.adapters.slack.inbound.boundary import (
     permitted,
 )
 from bot.adapters.slack.inbound.command import Answer, Command, reply
-from bot.adapters.slack.inbound.command_table import ENTRIES_SHOWN, NOTHING, WORDS, Group, works_when_closed
+from bot.adapters.slack.inbound.command_table import ENTRIES_SHOWN, NOTHING, SLASH_COMMANDS, Group, works_when_closed
 from bot.adapters.slack.inbound.naming import LISTED, Naming, no_such, usage
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.operator_commands import OperatorCommands
@@ -59,7 +59,7 @@ class Commands:
         self._services, self._afterwards = services, Afterwards()
         playbooks, operators = PlaybookCommands(services, naming), OperatorCommands(services, naming)
         self._windows, windows = services.windows, WindowCommands(services)
-        self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
+        self._handlers: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             NOTHING: self._now,
             "help": self._help,
             "list": self._list,
@@ -92,15 +92,14 @@ class Commands:
 
     async def answer(self, command: Command) -> Answer:
         """Run the command. Raise `StorageUnavailableError` when the storage does not answer."""
-        follow = self._words.get(command.word)
-        if follow is None:
-            return reply(_unknown_word(command.word))
+        if command.name not in SLASH_COMMANDS:
+            return reply(_unknown_word(command.name))
         try:
             await self._must_be_allowed(command)
-            answer = await follow(command)
+            answer = await self._handlers[command.name](command)
         except NotDoneError as error:
             answer = reply(f"{WARNING} {error}")
-        log.info("command.answered", word=command.word, user=command.user)
+        log.info("command.answered", word=command.name, user=command.user)
         return answer
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -122,12 +121,10 @@ class Commands:
     async def _help(self, command: Command) -> Message:
         if command.rest:
             word = command.rest.lower().removeprefix("/incident ").strip()
-            return reply(*_explained(word)) if word in WORDS else reply(_unknown_word(word))
-        usual = [f"• `{usage(word)}` – {about.does}" for word, about in WORDS.items() if about.in_a_hurry]
-        lines = [
-            f"*{group}*: {' · '.join(code(word) for word in WORDS if word != NOTHING and WORDS[word].group == group)}"
-            for group in get_args(Group)
-        ]
+            return reply(*_explained(word)) if word in SLASH_COMMANDS else reply(_unknown_word(word))
+        usual = [f"• `{usage(word)}` – {about.does}" for word, about in SLASH_COMMANDS.items() if about.in_a_hurry]
+        named = [(code(word), about.group) for word, about in SLASH_COMMANDS.items() if word != NOTHING]
+        lines = [f"*{group}*: {' · '.join(word for word, its in named if its == group)}" for group in get_args(Group)]
         more = "`/incident help COMMAND` explains one. `INC` may be left out while only one incident is open."
         return reply("*In a hurry*", *usual, "*All commands*", *lines, more)
 
@@ -317,7 +314,7 @@ class Commands:
 
     async def _must_be_allowed(self, command: Command) -> None:
         people, at = self._people, self._clock.now()
-        match WORDS[command.word].who:
+        match SLASH_COMMANDS[command.name].who:
             case "anybody":
                 return
             case "members":
@@ -331,7 +328,9 @@ class Commands:
 
 def after_no_answer(command: Command) -> str:
     """The reply to a command of which nobody knows whether it was carried out."""
-    return MAYBE_SENT_ONCE if command.word in WORDS and WORDS[command.word].counts_twice else MAYBE_SENT
+    return (
+        MAYBE_SENT_ONCE if command.name in SLASH_COMMANDS and SLASH_COMMANDS[command.name].counts_twice else MAYBE_SENT
+    )
 
 
 def _how_many_wait(waiting: int, page: OpenPage) -> str:
@@ -354,11 +353,11 @@ def _next_steps(waiting: Sequence[Run], *, may_operate: bool) -> list[tuple[str,
     words = (*resume, f"show {name}", f"lead {name}", f"status {name} TEXT", "list", "halt all WHY", "help")
     of_members = (f"show {name}", f"note {name} TEXT", "list", "help")
     usable = words if may_operate else of_members
-    return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in usable]
+    return [(f"/incident {each}", SLASH_COMMANDS[each.partition(" ")[0]].does) for each in usable]
 
 
 def _explained(word: str) -> list[str]:
-    spec = WORDS[word]
+    spec = SLASH_COMMANDS[word]
     people = {
         "anybody": "Everybody may use it.",
         "members": "Members of this workspace may use it, guests and bots may not.",
@@ -376,7 +375,7 @@ def _explained(word: str) -> list[str]:
 
 
 def _unknown_word(word: str) -> str:
-    close = difflib.get_close_matches(word, WORDS, n=1)
+    close = difflib.get_close_matches(word, SLASH_COMMANDS, n=1)
     hint = f"Did you mean `{usage(close[0])}`?" if close else "See `/incident help`."
     return f"{WARNING} There is no {code('/incident ' + word, 60)}. {hint}"
 

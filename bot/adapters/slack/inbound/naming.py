@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bot.adapters.slack.escape import code
 from bot.adapters.slack.inbound.boundary import NotDoneError
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Command, closed, id_of
-from bot.adapters.slack.inbound.command_table import NOTHING, WORDS, works_when_closed
+from bot.adapters.slack.inbound.command_table import NOTHING, SLASH_COMMANDS, works_when_closed
 from bot.adapters.slack.services import IncidentService
 from bot.domain.incidents.run import Run
 
@@ -27,14 +27,14 @@ class Naming:
         """
         first, _, rest = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(first):
-            if numbered := await self._numbered(command.word, first):
+            if numbered := await self._numbered(command.name, first):
                 return numbered, rest.strip()
             return await self._only_open(command), command.rest
         run = await self._incidents.load(first.upper())
         if run is None:
             raise NotDoneError(no_such(first.upper(), (await self._incidents.open_page()).runs))
-        if not run.is_open and not works_when_closed(command.word):
-            raise NotDoneError(closed(run, command.word))
+        if not run.is_open and not works_when_closed(command.name):
+            raise NotDoneError(closed(run, command.name))
         return run, rest.strip()
 
     async def id_and_text(self, command: Command) -> tuple[str, str]:
@@ -54,13 +54,13 @@ class Naming:
         if not rest:
             return run
         if rest == command.rest.strip():  # none of it names an incident
-            raise NotDoneError(f"{code(rest, 60)} is not an incident such as INC-7: `{usage(command.word)}`.")
-        named = f"/incident {command.word} {run.incident_id}"
+            raise NotDoneError(f"{code(rest, 60)} is not an incident such as INC-7: `{usage(command.name)}`.")
+        named = f"/incident {command.name} {run.incident_id}"
         raise NotDoneError(f"`{named}` takes no further words: leave out {code(rest, 60)}.")
 
     async def _numbered(self, word: str, number: str) -> Run | None:
         """The incident that `7 TEXT` begins with; None where the number begins the text."""
-        means = WORDS[word].number
+        means = SLASH_COMMANDS[word].number
         if means not in ("incident or text", "open incident") or not (number.isascii() and number.isdigit()):
             return None
         named = id_of(number)
@@ -82,15 +82,15 @@ class Naming:
         if (only := page.only) is not None:
             return only
         if not page.count:
-            raise NotDoneError(f"No incident is open; name one: `{usage(command.word)}`")
+            raise NotDoneError(f"No incident is open; name one: `{usage(command.name)}`")
         ids = ", ".join(code(run.incident_id, 40) for run in page.runs[:LISTED])
         more = ", …" if page.count > LISTED else ""
-        raise NotDoneError(f"{page.count} incidents are open; name one ({ids}{more}): `{usage(command.word)}`")
+        raise NotDoneError(f"{page.count} incidents are open; name one ({ids}{more}): `{usage(command.name)}`")
 
 
 def usage(word: str) -> str:
     """The command as people type it, with its arguments."""
-    return f"/incident {'' if word == NOTHING else word} {WORDS[word].arguments}".strip()
+    return f"/incident {'' if word == NOTHING else word} {SLASH_COMMANDS[word].arguments}".strip()
 
 
 def no_such(incident_id: str, runs: Sequence[Run]) -> str:

@@ -1,4 +1,4 @@
-"""The `/incident` commands about playbooks: list, settings and graph. `WORDS` lists who may use them."""
+"""The `/incident` commands about playbooks: list, settings and graph. `SLASH_COMMANDS` lists who may use them."""
 
 from __future__ import annotations
 
