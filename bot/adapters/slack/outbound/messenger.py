@@ -27,7 +27,6 @@ from bot.adapters.slack.client import (
 )
 from bot.adapters.slack.escape import announcement, whisper
 from bot.adapters.slack.outbound.card import PAGE, card
-from bot.adapters.slack.outbound.door import Door, Kind
 from bot.adapters.slack.outbound.incident_channel import (
     CHANNEL,
     ChannelRules,
@@ -39,6 +38,7 @@ from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.outbound.post_once import find_only, post
+from bot.adapters.slack.outbound.posting_refusals import Kind, PostingRefusals
 from bot.adapters.slack.outbound.pulse import Pulse
 from bot.adapters.slack.outbound.shown import Pace, Shown, ShownStore
 from bot.adapters.slack.outbound.summary import Summary
@@ -102,12 +102,12 @@ class SlackMessenger:
         self._summary = summary
         self._channels = IncidentChannels(client, store, place.deployment, place.incident_channels)
         self._uploads = Uploads(client)
-        self._door = Door(clock)
+        self._refusals = PostingRefusals(clock)
 
     @property
     def refused(self) -> str:
         """Why Slack refuses the bot's messages until a person fixes it; empty while it accepts them."""
-        return self._door.reason
+        return self._refusals.reason
 
     async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Displayed:
         must_try(self._client.circuits.messages.must_try)
@@ -184,7 +184,7 @@ class SlackMessenger:
             await self._summary.want(incident_id)
 
     def ask_again(self) -> None:
-        self._door.knock()
+        self._refusals.try_again()
 
     async def links(self, incident_id: str) -> Mapping[str, str]:
         """The addresses of what waits for people, by slot."""
@@ -315,7 +315,7 @@ class SlackMessenger:
                 return found
             entry = slots.shown[slot]
         channels = (root.channel,) if root.channel else self._place.channels(run.target)
-        self._door.must_be_open("post")
+        self._refusals.raise_if_refused("post")
         must_try(lambda: self._client.circuits.limits.must_try(POST, channels[0]))
         now = slots.pulse.went_on(f"posting {slot}")
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
@@ -335,7 +335,7 @@ class SlackMessenger:
                 slots.put(slot, replace(entry, attempt_at=0.0))
             raise self._refused(result, f"posting {slot}", "post", root.channel)
         if root.channel in ("", self._place.channel):
-            self._door.opened("post")
+            self._refusals.accepted("post")
         if slots.pulse.stood_still:
             await self._take_back(run, slot, str(result["ts"]), str(result["channel"]))
         slots.pulse.went_on(f"posting {slot}")
@@ -428,7 +428,7 @@ class SlackMessenger:
                 slots.put(slot, replace(entry, hash=message.hash))
             raise error
         if entry.channel == self._place.channel:
-            self._door.opened("update")
+            self._refusals.accepted("update")
         if slots.pulse.stood_still:
             # It may have come after a newer edit: whatever is recorded, the content is not known.
             present = (await self._store.load(run.incident_id)).get(slot, entry)
@@ -440,7 +440,7 @@ class SlackMessenger:
         """The error for a refusal. One about the bot or its channel needs a person; any other concerns this message."""
         of_our_channel = channel in ("", self._place.channel) and refusal.error in OF_THE_CHANNEL | OF_THE_SCOPES
         if refusal.error in OF_THE_BOT or of_our_channel:
-            return self._door.shut(kind, f"{doing}: Slack answered {refusal.error}")
+            return self._refusals.refused(kind, f"{doing}: Slack answered {refusal.error}")
         return refusal.as_error(doing)
 
     async def _edit(self, entry: Shown, message: Message) -> dict[str, Any] | Refusal:
@@ -449,7 +449,7 @@ class SlackMessenger:
         )
 
     async def _wait_for_pace(self, kind: Kind, key: str) -> None:
-        self._door.must_be_open(kind)
+        self._refusals.raise_if_refused(kind)
         _go_on(kind, await self._pace.take(kind, key))
 
     @asynccontextmanager
