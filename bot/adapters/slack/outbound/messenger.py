@@ -37,9 +37,9 @@ from bot.adapters.slack.outbound.incident_channel import (
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
+from bot.adapters.slack.outbound.pause_detector import PauseDetector
 from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.posting_refusals import Kind, PostingRefusals
-from bot.adapters.slack.outbound.pulse import Pulse
 from bot.adapters.slack.outbound.shown import Pace, Shown, ShownStore
 from bot.adapters.slack.outbound.summary import Summary
 from bot.adapters.slack.outbound.uploads import Uploads
@@ -111,9 +111,9 @@ class SlackMessenger:
 
     async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Displayed:
         must_try(self._client.circuits.messages.must_try)
-        pulse = Pulse(self._clock.now, self._clock.now())
+        pauses = PauseDetector(self._clock.now, self._clock.now())
         known = await self._store.load(run.incident_id) if shown is None else self._store.read(run.incident_id, shown)
-        slots = self._slots(run, known, pulse)
+        slots = self._slots(run, known, pauses)
         async with self._saved(run, slots):
             events = await self._show(run, slots)
             changed = {} if shown is None else self._store.written(slots.take_unsaved())
@@ -207,7 +207,7 @@ class SlackMessenger:
             raise result.as_error("announcing")
 
     async def upload(self, run: Run, *, key: str, name: str, content: Draw, comment: str) -> None:
-        pulse = Pulse(self._clock.now, self._clock.now())
+        pauses = PauseDetector(self._clock.now, self._clock.now())
         slots = dict(await self._store.load(run.incident_id))
         root = thread_of(slots)
         if not slots.get(CARD, Shown()).ts:
@@ -229,11 +229,11 @@ class SlackMessenger:
         if not entry.ts:
             self._uploads.must_try()
             entry = Shown(ts=await self._uploads.send(name, await content()), channel=root.channel)
-        entry = replace(entry, attempt_at=pulse.went_on(f"uploading {name}"), channel=root.channel)
+        entry = replace(entry, attempt_at=pauses.stepped(f"uploading {name}"), channel=root.channel)
         await self._store.save(run.incident_id, {slot: entry})
-        pulse.went_on(f"sharing {name}")
+        pauses.stepped(f"sharing {name}")
         await self._uploads.share(entry.ts, root, name=name, comment=announcement(comment, 2_000))
-        if pulse.stood_still:
+        if pauses.was_paused:
             await self._uploads.keep_first_share(entry.ts, root.channel)
         slots[slot] = replace(entry, hash=SHARED)
         await self._store.save(run.incident_id, {slot: slots[slot]})
@@ -249,7 +249,7 @@ class SlackMessenger:
             picture = await self._picture(run, slots, slot, name=name, draw=draw, caption=caption)
             if picture.hash == SHARED:
                 # Drawing takes a while, and the lease is renewed meanwhile.
-                shown = self._slots(run, slots, Pulse(self._clock.now, self._clock.now()))
+                shown = self._slots(run, slots, PauseDetector(self._clock.now, self._clock.now()))
                 if (rendered := shown.rendered(slot)).hash != message.hash:
                     async with self._saved(run, shown):
                         await self._update(run, shown, slot, rendered, may_give_up=True)
@@ -289,8 +289,8 @@ class SlackMessenger:
         file_id = await self._uploads.send(name, content)
         await self._uploads.share(file_id, Shown(channel=channel), name=name, comment=comment)
 
-    def _slots(self, run: Run, shown: Mapping[str, Shown], pulse: Pulse) -> _Slots:
-        return _Slots(run, shown, self._place.pages.of(run.incident_id, run.visit.entered_at), pulse)
+    def _slots(self, run: Run, shown: Mapping[str, Shown], pauses: PauseDetector) -> _Slots:
+        return _Slots(run, shown, self._place.pages.of(run.incident_id, run.visit.entered_at), pauses)
 
     def _until_the_card_is_there(self, run: Run) -> float:
         """How long a file rests: in a storm some cards come after hours, and each file would ask every second."""
@@ -317,13 +317,13 @@ class SlackMessenger:
         channels = (root.channel,) if root.channel else self._place.channels(run.target)
         self._refusals.raise_if_refused("post")
         must_try(lambda: self._client.circuits.limits.must_try(POST, channels[0]))
-        now = slots.pulse.went_on(f"posting {slot}")
+        now = slots.pauses.stepped(f"posting {slot}")
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         unsaved = slots.unsaved | {slot: attempt}
         _go_on("post", await self._store.attempt(run.incident_id, unsaved, channel=channels[0]))
         slots.shown[slot] = attempt
         slots.unsaved.clear()
-        slots.pulse.went_on(f"recording {slot}")
+        slots.pauses.stepped(f"recording {slot}")
         message = slots.rendered(slot)
         result = await post(self._client, message, self._key(run, slot), channel=channels[0], thread=root.ts)
         if isinstance(result, Refusal) and result.error in OF_THE_CHANNEL and len(channels) > 1:
@@ -336,9 +336,9 @@ class SlackMessenger:
             raise self._refused(result, f"posting {slot}", "post", root.channel)
         if root.channel in ("", self._place.channel):
             self._refusals.accepted("post")
-        if slots.pulse.stood_still:
+        if slots.pauses.was_paused:
             await self._take_back(run, slot, str(result["ts"]), str(result["channel"]))
-        slots.pulse.went_on(f"posting {slot}")
+        slots.pauses.stepped(f"posting {slot}")
         if entry.first_attempt_at:
             # An earlier attempt may have arrived since the look-up.
             found = await self._found(run, slots, slot, attempt)
@@ -411,7 +411,7 @@ class SlackMessenger:
         """Edit in place. An edit that Slack refuses for good is not tried again until its content changes."""
         await self._wait_for_pace("update", "workspace")
         entry = slots.shown[slot]
-        slots.pulse.went_on(f"updating {slot}")
+        slots.pauses.stepped(f"updating {slot}")
         result = await self._edit(entry, message)
         if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED and message.picture:
             log.error("slack.picture_refused", incident=run.incident_id, slot=slot, error=result.error)
@@ -429,11 +429,11 @@ class SlackMessenger:
             raise error
         if entry.channel == self._place.channel:
             self._refusals.accepted("update")
-        if slots.pulse.stood_still:
+        if slots.pauses.was_paused:
             # It may have come after a newer edit: whatever is recorded, the content is not known.
             present = (await self._store.load(run.incident_id)).get(slot, entry)
             await self._store.save(run.incident_id, {slot: replace(present, hash="", lasting="")})
-        slots.pulse.went_on(f"updating {slot}")
+        slots.pauses.stepped(f"updating {slot}")
         slots.put(slot, replace(entry, hash=message.hash, lasting=message.lasting, edited_at=self._clock.now()))
 
     def _refused(self, refusal: Refusal, doing: str, kind: Kind, channel: str) -> MessengerError:
@@ -486,8 +486,8 @@ class SlackMessenger:
 class _Slots:
     """The messages that a run needs and those that Slack shows; lives for one `show`."""
 
-    def __init__(self, run: Run, shown: Mapping[str, Shown], page: str, pulse: Pulse) -> None:
-        self.shown, self.pulse = dict(shown), pulse
+    def __init__(self, run: Run, shown: Mapping[str, Shown], page: str, pauses: PauseDetector) -> None:
+        self.shown, self.pauses = dict(shown), pauses
         self.unsaved: dict[str, Shown] = {}
         """Slots of `shown` that the storage does not have yet."""
         self._run, self._page = run, page
