@@ -32,7 +32,18 @@ from bot.adapters.slack.inbound.presses import NOT_READ, Presses, old_button
 from bot.adapters.slack.inbound.signed import only_signed
 from bot.adapters.slack.inbound.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.outbound.home import Homes
-from bot.adapters.slack.press_value import APPROVE, CARRY_OUT, CHOOSE, EDIT, FILL, MENU, MORE, MORE_TIME, SAY, SEE
+from bot.adapters.slack.press_value import (
+    APPROVE,
+    CARRY_OUT,
+    CHOOSE,
+    EDIT,
+    LINK,
+    MENU,
+    MORE,
+    MORE_TIME,
+    OPEN_FORM,
+    RUN_COMMAND,
+)
 from bot.adapters.slack.services import Services
 
 COMMAND = "/incident"
@@ -100,10 +111,10 @@ def _listen_to_buttons(app: AsyncApp, boundary: Boundary, decide: Presses, comma
         app.view(form.callback_id)(boundary.form(decide.submitting(form), MAYBE_SENT))
     app.action(EDIT)(click(decide.open_edit, NOT_READ))
     app.view(EDIT_FORM)(boundary.form(decide.edit, MAYBE_SENT))
-    app.action(re.compile(re.escape(FILL) + r"\d+"))(click(decide.open_answer, NOT_READ))
+    app.action(re.compile(re.escape(OPEN_FORM) + r"\d+"))(click(decide.open_answer, NOT_READ))
     app.view(ANSWER_FORM)(boundary.form(decide.answer, MAYBE_SENT))
-    app.action(re.compile(re.escape(SAY) + r"[a-z]+"))(click(card_button(commands.answer), MAYBE_PRESSED))
-    app.action(SEE)(_acknowledge)
+    app.action(re.compile(re.escape(RUN_COMMAND) + r"[a-z]+"))(click(card_button(commands.answer), MAYBE_PRESSED))
+    app.action(LINK)(_acknowledge)
     app.action(ANYTHING)(click(old_button, NOT_READ))
 
 

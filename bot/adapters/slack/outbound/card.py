@@ -37,7 +37,7 @@ from bot.adapters.slack.outbound.words import (
     time_beside,
     time_of_day,
 )
-from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
+from bot.adapters.slack.press_value import LINK, RUN_COMMAND, ButtonValue
 from bot.domain.approvals.grant import still_missing
 from bot.domain.changes.plan import request_of
 from bot.domain.incidents.run import NEXT_STATUS, Post, Run
@@ -335,17 +335,17 @@ def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
     about = _waits_about(run)
     url = links.get(about)
     if about and is_link(url):
-        buttons.append(link_button("Review plan" if about.startswith("request") else "Answer", SEE, url))
+        buttons.append(link_button("Review plan" if about.startswith("request") else "Answer", LINK, url))
     if not run.lead:
-        buttons.append(button("Take the lead", f"{SAY}lead", _value(run, "lead")))
+        buttons.append(button("Take the lead", f"{RUN_COMMAND}lead", _value(run, "lead")))
     if run.watch is not None and not about:
-        buttons.append(button("Skip this wait…", f"{SAY}skip", _value(run, "skip")))
+        buttons.append(button("Skip this wait…", f"{RUN_COMMAND}skip", _value(run, "skip")))
     if run.halt is not None:
-        buttons.append(button("Resume changes", f"{SAY}resume", _value(run, "resume")))
+        buttons.append(button("Resume changes", f"{RUN_COMMAND}resume", _value(run, "resume")))
     else:
         means = f"No change is sent until someone resumes it. {GOES_ON}"
         ask = confirm("Halt changes?", means, yes="Halt changes", no="Cancel")
-        buttons.append(button("Halt changes", f"{SAY}halt", _value(run, "halt"), style="danger", confirm=ask))
+        buttons.append(button("Halt changes", f"{RUN_COMMAND}halt", _value(run, "halt"), style="danger", confirm=ask))
     return actions(buttons)
 
 

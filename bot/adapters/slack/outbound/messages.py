@@ -33,7 +33,7 @@ from bot.adapters.slack.outbound.words import (
     time_beside,
     time_of_day,
 )
-from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, ButtonValue
+from bot.adapters.slack.press_value import CHOOSE, DETAILS, MENU, MORE, OPEN_FORM, ButtonValue
 from bot.domain.changes.plan import Plan, change_of
 from bot.domain.incidents.handover import Matter
 from bot.domain.incidents.run import News, Post, Question, Run
@@ -179,7 +179,7 @@ def _buttons_and_others(run: Run, question: Question) -> tuple[dict[str, ButtonV
 
 def _choice(question: Question, place: int, key: str, value: ButtonValue) -> Block | None:
     packed, style = value.packed(), question.styles.get(key, "")
-    action = FILL if question.forms.get(key) else CHOOSE
+    action = OPEN_FORM if question.forms.get(key) else CHOOSE
     if packed is None:
         return None
     label = question.choices[key]
