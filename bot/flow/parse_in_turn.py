@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-LARGE_LETTERS = 256 * 1024
+LARGE_CHARACTERS = 256 * 1024
 """A page of this size takes 10 ms. For a usual one, a thread would cost more than it saves."""
 
 
@@ -22,7 +22,7 @@ class ParseInTurn:
         self._turn, self._thread = asyncio.Lock(), asyncio.Lock()
 
     async def __call__(self, parse: Callable[[str], T], page: str) -> T:
-        if len(page) >= LARGE_LETTERS:
+        if len(page) >= LARGE_CHARACTERS:
             async with self._thread:
                 parsed: T = await self._aside(parse, page)
                 return parsed

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-BESIDE = 1
+OTHERS_AT_ONCE = 1
 """How much of each kind runs while something is urgent: under a load that never ends it is slowed, never stopped."""
 
 
@@ -52,7 +52,7 @@ class Priority:
             self._leave(kind)
 
     def _is_full(self, kind: str) -> bool:
-        return self._urgent > 0 and self._others[kind] >= BESIDE
+        return self._urgent > 0 and self._others[kind] >= OTHERS_AT_ONCE
 
     def _leave(self, kind: str) -> None:
         self._others[kind] -= 1

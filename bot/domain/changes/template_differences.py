@@ -14,7 +14,7 @@ from bot.domain.cluster.rollout import TEMPLATE, comparable, same_template
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 
-WORDS = ("command", "args")
+COMMAND_LINE = ("command", "args")
 """Shown as a whole if flags are not known: an option may be followed by a secret."""
 
 
@@ -27,7 +27,7 @@ def template_differences(before: Obj, after: Obj) -> tuple[Difference, ...]:
     differences += _variables(old, new, now.container)
     skipped = set()
     if flags_are_known:
-        skipped = {pointer("spec", "containers", now.container_index, part) for part in WORDS}
+        skipped = {pointer("spec", "containers", now.container_index, part) for part in COMMAND_LINE}
     own = pointer("spec", "containers", now.container_index)
     for path, before_it, after_it in _leaves(_named(old), _named(new)):
         if not any(path.startswith(skip) for skip in skipped):
@@ -99,7 +99,7 @@ def _named(template: Obj) -> Obj:
 def _leaves(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     if old == new:
         return
-    if path.rsplit("/", 1)[-1] in WORDS:
+    if path.rsplit("/", 1)[-1] in COMMAND_LINE:
         yield path, old, new
     elif isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):

@@ -8,7 +8,7 @@ import pytest
 
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.commands import Commands
-from bot.adapters.slack.inbound.operator_commands import PRETENDED
+from bot.adapters.slack.inbound.operator_commands import ASSUMED_OUTCOMES
 from bot.adapters.slack.inbound.silencing import _covered
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.yaml_playbooks import load_text
@@ -211,7 +211,7 @@ async def test_a_skip_is_chosen_among_the_written_exits(counter: Counter) -> Non
     "outcome", [*CHANGE_OUTCOMES, "none_possible", "held", "not_held", "unknown", "taken", "beyond"]
 )
 def test_each_outcome_that_a_skip_assumes_is_in_words(outcome: str) -> None:
-    assert outcome in PRETENDED
+    assert outcome in ASSUMED_OUTCOMES
 
 
 async def test_exits_with_one_title_are_distinguished_by_their_names(counter: Counter) -> None:

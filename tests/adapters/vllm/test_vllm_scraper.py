@@ -11,7 +11,7 @@ from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.scrape import Scrape
-from bot.flow.parse_in_turn import LARGE_LETTERS, ParseInTurn
+from bot.flow.parse_in_turn import LARGE_CHARACTERS, ParseInTurn
 from bot.flow.ports.cluster import Replica
 from bot.flow.ports.readings import PodPage
 from tests.adapters.vllm.many_servers import Page, many_servers
@@ -140,12 +140,12 @@ async def test_small_pages_do_not_wait_for_a_large_one() -> None:
         return read(page)
 
     parsed = ParseInTurn(aside)
-    large = asyncio.ensure_future(parsed(len, "x" * LARGE_LETTERS))
+    large = asyncio.ensure_future(parsed(len, "x" * LARGE_CHARACTERS))
     async with asyncio.timeout(5):
         await asyncio.sleep(0)
         assert await parsed(len, "small") == len("small")
         is_small_done.set()
-        assert await large == LARGE_LETTERS
+        assert await large == LARGE_CHARACTERS
 
 
 async def test_a_small_page_needs_no_thread() -> None:

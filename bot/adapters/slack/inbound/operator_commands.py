@@ -46,7 +46,7 @@ ANNOUNCED_CHARACTERS = 2_500
 """Less than a message holds: a mention grows while it is escaped."""
 PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
 NEXT = {"15": "in 15 minutes", "30": "in 30 minutes", "60": "in an hour", "120": "in two hours"}
-PRETENDED = {
+ASSUMED_OUTCOMES = {
     "otherwise": "nothing else held",
     "held": "it held",
     "not_held": "it did not hold",
@@ -286,7 +286,7 @@ class Exit:
 def _explained(run: Run, exits: Mapping[str, Exit]) -> list[str]:
     """The outcome that each exit assumes; skipping does not produce it."""
     lines = [
-        f"• {line(_called(to, exits), 150)}: as if {PRETENDED.get(each.outcome) or code(each.outcome, 150)}"
+        f"• {line(_called(to, exits), 150)}: as if {ASSUMED_OUTCOMES.get(each.outcome) or code(each.outcome, 150)}"
         for to, each in exits.items()
     ]
     return ["What comes next, and the outcome that each assumes:", *lines]

@@ -22,7 +22,7 @@ from bot.domain.playbooks.language import AskState, ChangeState
 
 
 def commanded(draft: Draft, event: Commanded) -> None:
-    _MOVES[event.command](draft, event)
+    _COMMANDS[event.command](draft, event)
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
@@ -199,7 +199,7 @@ def pin(draft: Draft, event: Commanded) -> None:
     draft.record("note", event.text, who=event.author or event.user, data=data, at=happened_at)
 
 
-_MOVES: Mapping[CommandName, Callable[[Draft, Commanded], None]] = {
+_COMMANDS: Mapping[CommandName, Callable[[Draft, Commanded], None]] = {
     "halt": events.halt,
     "resume": events.resume,
     "undo": events.undo,

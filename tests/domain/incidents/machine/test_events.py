@@ -451,7 +451,7 @@ def test_only_what_changes_nothing_is_accepted_after_the_end(command: str, accep
 
 
 def test_every_command_is_declared_and_carried_out() -> None:
-    assert set(get_args(CommandName)) == COMMANDS.keys() == operator_actions._MOVES.keys()
+    assert set(get_args(CommandName)) == COMMANDS.keys() == operator_actions._COMMANDS.keys()
 
 
 @pytest.mark.parametrize("command", ["note", "followup", "pin"])
