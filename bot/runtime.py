@@ -46,10 +46,10 @@ from bot.flow.handlers.apply import ApplyCall
 from bot.flow.handlers.draw_chart import DrawChartHandler, ReadSeriesHandler
 from bot.flow.handlers.draw_path import DrawPathHandler
 from bot.flow.handlers.generate import GenerateOnReplica
-from bot.flow.handlers.give_way import PassOnHandler, RouteAgainHandler
 from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.page import Links, PageHandler
+from bot.flow.handlers.pass_on import PassOnHandler, RouteAgainHandler
 from bot.flow.handlers.plan import PlanHandler
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler, ShowAgain, ShowHandler

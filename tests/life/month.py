@@ -55,9 +55,9 @@ from bot.domain.playbooks.testing.cases import Case, Table, given_at, reading_of
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import SignalSpec
 from bot.flow.advance_run import AdvanceRun
-from bot.flow.handlers.give_way import PassOnHandler, RouteAgainHandler
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.page import PageHandler
+from bot.flow.handlers.pass_on import PassOnHandler, RouteAgainHandler
 from bot.flow.handlers.plan import arguments_of
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.people import PageCall
