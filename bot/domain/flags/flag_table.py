@@ -40,7 +40,6 @@ class FlagSpec(BaseModel):
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     many: bool = False
-    optional_value: bool = False
     default: FlagValue | None = None
     """The parser's value if the flag is absent; None if the engine decides by itself."""
 
