@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from bot.adapters.yaml_playbooks import load_table
-from bot.domain.playbooks.loading.schema import fragment_schema, playbook_schema, undescribed
+from bot.domain.playbooks.loading.schema import fragment_schema, playbook_schema
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.probes.catalogue import PROBES
 
@@ -29,6 +29,17 @@ SMALL = Path(__file__).parent / "small.yaml"
 def test_the_file_says_what_the_models_say(kind: str) -> None:
     shipped = json.loads((PLAYBOOKS / f"{kind}.schema.json").read_text())
     assert shipped == SCHEMAS[kind](), f"run: incident-bot playbook schema {kind} > playbooks/{kind}.schema.json"
+
+
+def undescribed(schema: dict[str, Any]) -> list[str]:
+    """Returns the properties without a description for editors."""
+    models = {"": schema, **schema.get("$defs", {})}
+    return [
+        f"{model}.{name}".lstrip(".")
+        for model, part in models.items()
+        for name, field in part.get("properties", {}).items()
+        if not field.get("description")
+    ]
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

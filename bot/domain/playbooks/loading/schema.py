@@ -76,14 +76,3 @@ def _described(part: Any) -> Any:
         elif "description" in field:
             field["description"] = " ".join(field["description"].split())
     return described
-
-
-def undescribed(schema: Mapping[str, Any]) -> list[str]:
-    """Returns the properties without a description for editors."""
-    models = {"": schema, **schema.get("$defs", {})}
-    return [
-        f"{model}.{name}".lstrip(".")
-        for model, part in models.items()
-        for name, field in part.get("properties", {}).items()
-        if not field.get("description")
-    ]
