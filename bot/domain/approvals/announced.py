@@ -11,13 +11,14 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.catalogue import VERBS
+from bot.domain.changes.circumstances import DRAIN
 from bot.domain.changes.plan import RISKS, LedgerEntry, Plan, Risk
 from bot.domain.cluster.owner import AUTOSCALERS
 from bot.domain.kernel.schedule import open_until
 from bot.domain.kernel.target import Target
 
 CLEANED_BY_UNDO = frozenset(verb.name for verb in VERBS.values() if verb.undo_cleans_up)
-ACCEPTED = {"replace_busy_replica": "drain"}
+ACCEPTED = {"replace_busy_replica": DRAIN}
 """The warning that comes with every plan of a kind."""
 
 

@@ -29,6 +29,11 @@ from bot.domain.kernel.redaction import redacted_data
 
 NAMED = 3
 """Pods named in one circumstance."""
+DRAIN = "drain"
+"""The circumstance that says what the end of pods does to the requests they serve."""
+_NO_STREAMS = "0 streams are open"
+_MAY_BE_CUT = "; any that needs longer than "
+_NATIVE_DRAIN = ": native drain, "
 CAPS = ("--max-num-seqs", "--max-num-active-seqs")
 
 
@@ -269,21 +274,34 @@ def drain_circumstance(
     pods = list(pods)
     if is_empty:
         text = _hung_text(snapshot, pods) or "nothing runs there any more"
-        return Circumstance(name="drain", grade="fine", text=text)
+        return Circumstance(name=DRAIN, grade="fine", text=text)
     is_open = streams_of(snapshot, pods) != 0
     if drain.cuts_streams:
         streams = _streams(snapshot, pods, "cuts" if is_open else "")
-        return Circumstance(name="drain", grade="warning", text=f"{streams}: {drain.text}")
-    cut = f"; any that needs longer than {drain.seconds:.0f} s is cut" if is_open else ""
-    text = f"{_streams(snapshot, pods)}{cut}: native drain, {drain.text}"
-    return Circumstance(name="drain", grade="fine", text=text)
+        return Circumstance(name=DRAIN, grade="warning", text=f"{streams}: {drain.text}")
+    cut = f"{_MAY_BE_CUT}{drain.seconds:.0f} s is cut" if is_open else ""
+    text = f"{_streams(snapshot, pods)}{cut}{_NATIVE_DRAIN}{drain.text}"
+    return Circumstance(name=DRAIN, grade="fine", text=text)
+
+
+def streams_in(drain: Circumstance) -> str:
+    """How many streams are open, and which are cut, without how the drain works."""
+    return drain.text.partition(_NATIVE_DRAIN)[0]
+
+
+def has_no_streams(drain: Circumstance) -> bool:
+    return drain.text.startswith(_NO_STREAMS)
+
+
+def may_cut_streams(drain: Circumstance) -> bool:
+    return _MAY_BE_CUT in drain.text
 
 
 def emptied_circumstance(snapshot: ClusterSnapshot, pods: Iterable[Obj], pace: str) -> Circumstance:
     """Each of these pods is drained before it ends. `pace`: how many at a time."""
     pods = list(pods)
     text = f"each replica leaves rotation and runs empty before it ends, {pace}; {_streams(snapshot, pods)}"
-    return Circumstance(name="drain", grade="fine", text="; ".join(filter(None, (text, _hung_text(snapshot, pods)))))
+    return Circumstance(name=DRAIN, grade="fine", text="; ".join(filter(None, (text, _hung_text(snapshot, pods)))))
 
 
 def _hung_text(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> str:

@@ -11,13 +11,16 @@ from bot.domain.changes.circumstances import (
     binding_note,
     budget_circumstance,
     drain_circumstance,
+    has_no_streams,
     last_room,
+    may_cut_streams,
     no_autoscaler,
     others_carry_on,
     ownership_of,
     rolling_budget_note,
     room_for,
     room_for_replicas,
+    streams_in,
 )
 from bot.domain.changes.drain import DrainMode
 from bot.domain.changes.plan import Circumstance
@@ -197,6 +200,24 @@ def test_ending_pods_says_what_becomes_of_their_requests(
     seen: ClusterSnapshot, drain: DrainMode, pods: tuple[Any, ...], grade: str, text: str
 ) -> None:
     assert graded(drain_circumstance(seen, drain, pods)) == ("drain", grade, text)
+
+
+@pytest.mark.parametrize(
+    ("seen", "drain", "is_idle", "may_cut"),
+    [
+        pytest.param(with_load(llm_1=3), DRAINS, False, True, id="drains"),
+        pytest.param(with_load(llm_1=None), DRAINS, False, True, id="one-does-not-say"),
+        pytest.param(with_load(llm_1=0), DRAINS, True, False, id="idle"),
+        pytest.param(with_load(llm_1=0), CUTS, True, False, id="cuts-none"),
+        pytest.param(with_load(llm_1=3), CUTS, False, False, id="cuts-for-certain"),
+    ],
+)
+def test_what_becomes_of_the_streams_is_read_from_the_circumstance(
+    seen: ClusterSnapshot, drain: DrainMode, is_idle: bool, may_cut: bool
+) -> None:
+    found = drain_circumstance(seen, drain, (pod(1),))
+    assert (has_no_streams(found), may_cut_streams(found)) == (is_idle, may_cut)
+    assert "it waits 20 s" not in streams_in(found)
 
 
 def test_an_empty_replica_has_nobody_to_cut() -> None:

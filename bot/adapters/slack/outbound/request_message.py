@@ -60,7 +60,8 @@ from bot.domain.approvals.grant import (
     silent_teams,
     still_missing,
 )
-from bot.domain.changes.plan import Call, Difference, Plan, Step
+from bot.domain.changes.circumstances import DRAIN, has_no_streams, may_cut_streams, streams_in
+from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Step
 from bot.domain.incidents.run import News, Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks import text_sizes
@@ -82,11 +83,6 @@ TEXT = 2_000
 IN_WORDS = 10
 """Differences that the notification spells out."""
 COMMIT_CHARACTERS = 2_800
-CUT = " longer than "
-"""In the text about a drain, if streams may be cut."""
-NONE_OPEN = "0 streams are open"
-NATIVE = ": native drain"
-"""Where that text goes on with how the drain works."""
 DIFFERENCES = "differences"
 """The circumstance that lists the edits of a rollback; of a few, each is in its step already."""
 SIDE = 100
@@ -211,10 +207,10 @@ def news_line(each: News) -> str:
 
 def _impact(request: Request) -> list[str]:
     """What users feel of it, then what is dangerous or not known. Streams that may be cut are never left out."""
-    drain = next((each for each in request.plan.circumstances if each.name == "drain"), None)
+    drain = next((each for each in request.plan.circumstances if each.name == DRAIN), None)
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
     impact = _felt(request)
-    sign = _danger(drain.text, drain.grade) if drain is not None else ""
+    sign = _danger(drain) if drain is not None else ""
     first = [f"{sign}*{impact_word(request)}:* {line(_calmly(impact), text_sizes.EXPECTED)}"] if impact else []
     return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
 
@@ -225,12 +221,12 @@ def impact_word(request: Request) -> str:
 
 
 def _felt(request: Request) -> str:
-    streams = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
+    drains = [each for each in request.plan.circumstances if each.name == DRAIN]
     # "none" is not the word beside streams that may be cut.
     none, _, rest = request.plan.expected.partition(": ")
-    is_none = none == "none" and any(each and not each.startswith(NONE_OPEN) for each in streams)
+    is_none = none == "none" and any(streams_in(each) and not has_no_streams(each) for each in drains)
     expected = rest if is_none else request.plan.expected
-    return "; ".join(filter(None, (expected, *streams)))
+    return "; ".join(filter(None, (expected, *map(streams_in, drains))))
 
 
 def _calmly(text: str) -> str:
@@ -238,16 +234,11 @@ def _calmly(text: str) -> str:
     return text.replace("none: ", "none, ", 1) if text.startswith("none: ") else text
 
 
-def _danger(drain: str, grade: str) -> str:
+def _danger(drain: Circumstance) -> str:
     """Streams that are cut for certain, and those that may be, are never shown as harmless."""
-    if drain.startswith(NONE_OPEN):
+    if has_no_streams(drain):
         return ""
-    return "⚠️ " if grade == "warning" else "🟡 " if CUT in drain else ""
-
-
-def _streams(drain: str) -> str:
-    """How many streams are open, and which are cut; how the drain works is in the details."""
-    return drain.partition(NATIVE)[0]
+    return "⚠️ " if drain.grade == "warning" else "🟡 " if may_cut_streams(drain) else ""
 
 
 def _notes(request: Request) -> list[str]:
