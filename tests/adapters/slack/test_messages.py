@@ -12,7 +12,8 @@ from bot.adapters.slack.outbound.card import card, now_line
 from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
-from bot.adapters.slack.outbound.request_message import approve_label, news_line, request_blocks
+from bot.adapters.slack.outbound.news_lines import news_line
+from bot.adapters.slack.outbound.request_message import approve_label, request_blocks
 from bot.adapters.slack.outbound.words import capitalized, day, time_of_day
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice

@@ -27,8 +27,8 @@ from bot.adapters.slack.inbound.boundary import (
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
 from bot.adapters.slack.inbound.naming import Naming
 from bot.adapters.slack.outbound.blocks import section
+from bot.adapters.slack.outbound.deciders import people_of
 from bot.adapters.slack.outbound.message import Message
-from bot.adapters.slack.outbound.request_message import people_of
 from bot.adapters.slack.services import IncidentService, Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.handover import open_matters

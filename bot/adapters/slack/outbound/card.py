@@ -22,9 +22,10 @@ from bot.adapters.slack.escape import (
 )
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, header, link_button, section
+from bot.adapters.slack.outbound.deciders import missing_teams, people_of
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.numbers import numbers, when
-from bot.adapters.slack.outbound.request_message import called, missing_teams, people_of, resume_command
+from bot.adapters.slack.outbound.request_message import called, resume_command
 from bot.adapters.slack.outbound.words import (
     SEVERITIES,
     ago,

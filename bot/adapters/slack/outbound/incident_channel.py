@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack.client import Refusal, ask, pages
 from bot.adapters.slack.escape import is_person, plain
 from bot.adapters.slack.outbound.card import INCIDENT_CHANNEL
-from bot.adapters.slack.outbound.request_message import people_of
+from bot.adapters.slack.outbound.deciders import people_of
 from bot.adapters.slack.outbound.shown import Shown, ShownStore
 from bot.domain.approvals.grant import Demand
 from bot.domain.incidents.event import CARD

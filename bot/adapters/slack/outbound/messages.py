@@ -13,16 +13,10 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code, code_block, flags_as_code, line, mention, of_id, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context, menu, section, select
+from bot.adapters.slack.outbound.deciders import people_of, pinged
 from bot.adapters.slack.outbound.message import Message, hash_of
-from bot.adapters.slack.outbound.request_message import (
-    called,
-    news_line,
-    news_lines,
-    people_of,
-    pinged,
-    request_blocks,
-    request_text,
-)
+from bot.adapters.slack.outbound.news_lines import news_line, news_lines
+from bot.adapters.slack.outbound.request_message import called, request_blocks, request_text
 from bot.adapters.slack.outbound.words import (
     OUTCOMES,
     RESULTS,

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import (
-    channel_mention,
     code,
     code_block,
     flags_as_code,
-    group_mention,
     line,
     mention,
     of_id,
@@ -21,6 +19,16 @@ from bot.adapters.slack.escape import (
 )
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, menu, section, select
+from bot.adapters.slack.outbound.deciders import (
+    approvals_so_far,
+    approvers,
+    has_glass,
+    mentions,
+    people_of,
+    teams_without_people,
+    who_approved,
+)
+from bot.adapters.slack.outbound.news_lines import news_lines
 from bot.adapters.slack.outbound.words import (
     OUTCOMES,
     RESULTS,
@@ -51,13 +59,8 @@ from bot.adapters.slack.press_value import (
 from bot.domain.approvals.announced import covering, is_pre_approved
 from bot.domain.approvals.edits import editable_values
 from bot.domain.approvals.grant import (
-    APPROVERS,
     INSTEAD,
-    Demand,
-    JudgedPress,
-    Policy,
     Request,
-    silent_teams,
     still_missing,
 )
 from bot.domain.changes.circumstances import DRAIN, has_no_streams, may_cut_streams, streams_in
@@ -67,16 +70,6 @@ from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks import text_sizes
 
 Blocks = tuple[Block, ...]
-VERDICTS = {
-    "held": ("✅", "Yes", "confirmed"),
-    "not_held": ("❌", "No", "not confirmed"),
-    "broke": ("❌", "No", "stopped"),
-    "unknown": ("❓", "Not known", "not known"),
-    "none_possible": ("•", "No change is recommended", "no change is recommended"),
-}
-"""Of a watch or a recommendation: the sign, the answer if its title is a question, and what became of it if not."""
-WARNS = "⚠️ "
-"""A playbook's text about a verdict begins with this where something is bad although the verdict holds."""
 ROLLOUT_COST = "Each replica restarts then; undoing that is another rolling restart."
 STEPS, EDITS, NOTES, WARNINGS = 5, 3, 2, 4
 TEXT = 2_000
@@ -87,16 +80,6 @@ DIFFERENCES = "differences"
 """The circumstance that lists the edits of a rollback; of a few, each is in its step already."""
 SIDE = 100
 """How much of either side of a difference is shown."""
-
-
-def people_of(run: Run) -> frozenset[str]:
-    """Everyone who takes part in the run: the only people that a text of the run may mention."""
-    people = {run.lead, *(note.user for note in run.notes)} | ({run.halt.by} if run.halt is not None else set())
-    people |= {question.answered_by for question in run.questions.values()}
-    for request in run.requests.values():
-        people |= {request.decided_by, request.edited_by, request.extended_by}
-        people |= {*(judged.press.user for judged in request.presses), *(each.user for each in request.carried_out)}
-    return frozenset(people - {""})
 
 
 def resume_command(run: Run) -> str:
@@ -179,27 +162,6 @@ def _was_chosen(run: Run, request: Request) -> bool:
     """Whether a person chose this option in place of the request before it."""
     before = [each for each in run.requests.values() if each.asked_at < request.asked_at]
     return bool(before) and before[-1].decision_reason == f"{request.option}{INSTEAD}"
-
-
-def news_lines(news: Sequence[News]) -> list[str]:
-    """What happened since people were last addressed."""
-    return [news_line(each) for each in news]
-
-
-def news_line(each: News) -> str:
-    title = line(each.title, 160)
-    text = prose(each.text, 700).replace("\n", " ")
-    if each.result not in VERDICTS:
-        result = RESULTS.get(each.result, each.result.replace("_", " "))
-        return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (
-            f". {capitalized(text)}" if text else ""
-        )
-    sign, answer, became = VERDICTS[each.result]
-    if text.startswith(WARNS):
-        sign, text = WARNS.strip(), text.removeprefix(WARNS)
-    if each.title.endswith("?"):
-        return f"{sign} *{title}* {answer}" + (f": {text}" if text else ".")
-    return f"{sign} *{title}*: {became}" + (f". {capitalized(text)}" if text else ".")
 
 
 # --- what it costs ---------------------------------------------------------------------------------------------------
@@ -367,14 +329,14 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     if request.alerts_resolved_at is not None and run.alerts_resolved_at is not None:  # else one fires again
         at = time_of_day(request.alerts_resolved_at)
         lines.append(f"All alerts resolved at {at}: approve it only if it is still needed.")
-    teams = stand_ins(request.policy)
+    teams = teams_without_people(request.policy)
     of_target = f" · approvers of {line(request.policy.approvers_of, 80)}" if request.policy.approvers_of else ""
     needs = f"{RISKS[request.plan.risk]} risk · {approvers(request.policy)}{of_target} · {_time_left(request)}"
     instead = f"No team is set for {' and '.join(teams)}: the approvers decide." if teams else ""
     if run.is_halted:
         late = "and is asked for again if that comes late"
         lines.append(f"⛔ Halted: what is approved now begins only after `{resume_command(run)}`, {late}.")
-    return [*section([*lines, *_so_far(request)]), *context([needs, instead])]
+    return [*section([*lines, *approvals_so_far(request)]), *context([needs, instead])]
 
 
 def _asked_before(run: Run, name: str) -> str:
@@ -384,77 +346,6 @@ def _asked_before(run: Run, name: str) -> str:
     by = f" by {mention(earlier.decided_by)}" if earlier is not None and earlier.status == "refused" else ""
     where = f" in {line(name.partition('/')[0], 40)}" if "/" in name else ""
     return f"🔁 Exactly this was asked for{where} {when}{became}{by}: approving it needs a new reason."
-
-
-def _so_far(request: Request) -> list[str]:
-    """Who has approved, which teams are missing, and the way to proceed without a silent team."""
-    lines = []
-    if (request.presses or request.half_passed) and (teams := missing_teams(request)):
-        lines.append(f"*Still missing* {teams}")
-    if request.presses:
-        users = ", ".join(dict.fromkeys(map(_approval, request.presses[:10])))
-        lines.append(f"{len(request.presses)} of {request.policy.needed} approvals: {users}")
-    leads = request.policy.break_glass
-    if leads is not None and _has_glass(request):
-        who = ", ".join(mentions(leads))
-        lines.append(f"🔨 Half of the time has passed: one of {line(leads.team, 40)} ({who}) may break the glass.")
-    return lines
-
-
-def _has_glass(request: Request) -> bool:
-    """Whether breaking the glass helps: if only its own team is silent, that team can approve instead."""
-    leads = request.policy.break_glass
-    silent = {demand.team for demand in silent_teams(request.policy, request.presses)}
-    return request.half_passed and leads is not None and bool(silent - {leads.team})
-
-
-def _approval(judged: JudgedPress) -> str:
-    teams = [line(team, 40) for team in judged.authority.teams if team != APPROVERS]
-    return mention(judged.press.user) + (f" ({', '.join(teams)})" if teams else "")
-
-
-def approvers(policy: Policy) -> str:
-    """`needs an approval from @serving-oncall`; `needs 2 approvals from …`; with teams `platform (@platform) and …`."""
-    if not any(map(mentions, policy.demands)):
-        return "nobody may approve this: no approvers are set"
-    return f"needs {' and '.join(map(_so_many, policy.demands))}"
-
-
-def _so_many(demand: Demand) -> str:
-    who = ", ".join(mentions(demand)) or "nobody: none are set"
-    many = "an approval" if demand.needed == 1 else f"{demand.needed} approvals"
-    return f"{many} from {who}" if demand.team == APPROVERS else f"{many} from {demand.team} ({who})"
-
-
-def mentions(demand: Demand) -> list[str]:
-    """Everyone named for a team. A channel is named, not pinged."""
-    found: list[str] = []
-    for source in demand.sources:
-        found += map(mention, source.users[:10])
-        found += [group_mention(source.user_group)] if source.user_group else []
-        found += [f"members of {channel_mention(source.channel)}"] if source.channel else []
-    return list(dict.fromkeys(found))
-
-
-def pinged(request: Request, *, everybody: bool) -> str:
-    """The people a reminder mentions: missing teams and their escalation, or every team that was asked."""
-    policy = request.policy
-    demands = policy.demands if everybody else still_missing(policy, request.presses)
-    above = (policy.escalate_to,) if policy.escalate_to and not everybody else ()
-    return ", ".join(dict.fromkeys(who for each in (*demands, *above) for who in mentions(each)))
-
-
-def stand_ins(policy: Policy) -> list[str]:
-    sources = [source for demand in policy.demands for source in (demand, *demand.or_of)]
-    return list(dict.fromkeys(source.team for source in sources if source.falls_back))
-
-
-def missing_teams(request: Request) -> str:
-    """`platform, 2 of serving`, while a request that asks for certain teams waits; else empty."""
-    if all(demand.team == APPROVERS for demand in request.policy.demands):
-        return ""
-    missing = still_missing(request.policy, request.presses)
-    return ", ".join(f"{each.needed} of {each.team}" if each.needed > 1 else each.team for each in missing)
 
 
 def _time_left(request: Request) -> str:
@@ -480,7 +371,7 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     else:
         approve = button(label, APPROVE, packed, style="primary", confirm=_confirm(run, request, label))
     elements: list[Block | None] = [approve, button("Refuse…", REFUSE, packed, style="danger")]
-    if _has_glass(request):
+    if has_glass(request):
         elements.append(button("Break the glass…", BREAK_GLASS, packed, style="danger"))
     elements += [_other_options(run, request), menu(_more(run, request), MORE)]
     return actions([each for each in elements if each])
@@ -547,10 +438,6 @@ def _only_advised(run: Run, request: Request) -> list[Block]:
     return [*section(lines), *actions([*buttons, *([more] if more else [])])]
 
 
-def _approvers(request: Request) -> str:
-    return ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
-
-
 def _was_edited(request: Request) -> bool:
     """Whether the person who decided edited its values: the approvals so far were not enough."""
     is_broken = any(judged.press.action == "break_glass" for judged in request.presses)
@@ -562,7 +449,7 @@ def _decision(run: Run, request: Request) -> str:
     because = f": {line(request.decision_reason, 500)}" if request.decision_reason else ""
     match request.status:
         case "granted":
-            users = _approvers(request)
+            users = who_approved(request)
             result = request.outcome
             detail = f": {line(request.outcome_text, 600)}" if request.outcome_text else ""
             in_words = RESULTS.get(result, result.replace("_", " "))
@@ -581,13 +468,14 @@ def _decision(run: Run, request: Request) -> str:
         case "refused":
             return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
         case "expired":
-            few = f"only {_approvers(request)} approved it" if request.presses else "nobody decided"
+            few = f"only {who_approved(request)} approved it" if request.presses else "nobody decided"
             return f"⌛ *Expired*: {few} in time, so nothing was changed{because}"
         case "superseded" if request.decided_by and request.decision_reason.endswith(INSTEAD):
             other = line(request.decision_reason.removesuffix(INSTEAD), 200)
             return f"🔁 {mention(request.decided_by)} chose *{other}* instead{at}."
         case "superseded" if request.presses and not _was_edited(request):
-            return f"🔁 *Not applied*, though {_approvers(request)} approved it{at}{because}. A newer request follows."
+            users = who_approved(request)
+            return f"🔁 *Not applied*, though {users} approved it{at}{because}. A newer request follows."
         case "superseded" if request.decided_by:
             by = mention(request.decided_by)
             return f"📝 *Edited* by {by}{because}. Planned again with these values: the result is below."
