@@ -136,17 +136,7 @@ def _deciders(circumstances: Iterable[Circumstance]) -> tuple[str, ...]:
 def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
     """More replicas: raise the autoscaler's minimum. Fewer replicas are the autoscaler's own decision."""
     snapshot, context, workload = situation.snapshot, situation.context, workload_of(situation.snapshot)
-    if (maker := controller_of(scaler.obj) or {}).get("kind") == "ScaledObject":
-        name = f"ScaledObject {maker.get('name')} (KEDA)"
-        why = snapshot.unreadable.get("scaled_objects", "it is not there")
-        hint = f"edit minReplicaCount and maxReplicaCount of {name} so that it keeps {wanted}"
-        raise impossible(f"{name} owns the replica count, and it could not be read: {why}", hint)
-    if scaler.is_fixed or (scaler.paused and wanted > now):
-        is_number = "paused-replicas" in scaler.paused
-        hint = "change the annotation, or remove it" if is_number else "resume it, or scale by hand"
-        raise impossible(f"{scaler.text} is paused: {scaler.paused}", hint)
-    if wanted < now:
-        raise impossible(f"{scaler.text} owns the replica count and decides itself when fewer are enough", scaler.how)
+    _refuse_if_not_raisable(snapshot, scaler, now, wanted)
     is_above = scaler.most is not None and wanted > scaler.most
     if is_above and situation.arguments.get("above_maximum") is not True:
         raise impossible(f"{scaler.text} allows at most {scaler.most} replicas", scaler.how)
@@ -189,6 +179,21 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         "the autoscaler then takes replicas away when they are not needed",
         commit=owned.commit,
     )
+
+
+def _refuse_if_not_raisable(snapshot: ClusterSnapshot, scaler: Autoscaler, now: int, wanted: int) -> None:
+    """Raise unless raising the autoscaler's minimum has that effect."""
+    if (maker := controller_of(scaler.obj) or {}).get("kind") == "ScaledObject":
+        name = f"ScaledObject {maker.get('name')} (KEDA)"
+        why = snapshot.unreadable.get("scaled_objects", "it is not there")
+        hint = f"edit minReplicaCount and maxReplicaCount of {name} so that it keeps {wanted}"
+        raise impossible(f"{name} owns the replica count, and it could not be read: {why}", hint)
+    if scaler.is_fixed or (scaler.paused and wanted > now):
+        is_number = "paused-replicas" in scaler.paused
+        hint = "change the annotation, or remove it" if is_number else "resume it, or scale by hand"
+        raise impossible(f"{scaler.text} is paused: {scaler.paused}", hint)
+    if wanted < now:
+        raise impossible(f"{scaler.text} owns the replica count and decides itself when fewer are enough", scaler.how)
 
 
 def _above_maximum(scaler: Autoscaler, wanted: int) -> Circumstance:
