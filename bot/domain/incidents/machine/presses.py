@@ -18,7 +18,7 @@ from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged, Pressed
 from bot.domain.incidents.machine import advising, changing, diverting, entering, events, questions, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.form import answers as form_answers
 from bot.domain.kernel.form import in_words, problems
@@ -237,22 +237,34 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     question = draft.run.questions.get(press.about)
     if question is None:
         return _reject(draft, press, f"there is no question {press.about} in {draft.run.incident_id}")
+    if (why := _why_not_counted(draft, event, question)) is not None:
+        return _reject(draft, press, why)
+    return _answer(draft, press, question)
+
+
+def _why_not_counted(draft: Draft, event: Judged, question: Question) -> str | None:
+    """Returns why a press does not answer the question; None if it does."""
+    press = event.press
     if copied := _is_on_a_copy(draft, press, question.slot):
-        return _reject(draft, press, copied)
+        return copied
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
         status = "withdrawn" if question.status == "open" else question.status
         became = "has expired" if status == "expired" else f"was already {status}"
-        return _reject(draft, press, f"question {press.about} {became}{by}")
+        return f"question {press.about} {became}{by}"
     if not event.authority.allowed:
-        return _reject(draft, press, event.authority.reason)
+        return event.authority.reason
     if press.value not in question.choices:
-        return _reject(draft, press, f"'{press.value}' is not a choice of {press.about}")
+        return f"'{press.value}' is not a choice of {press.about}"
     if question.not_by and press.user == question.not_by:
-        return _reject(draft, press, "you answered what this depends on; someone else must answer this")
+        return "you answered what this depends on; someone else must answer this"
     form = question.forms.get(press.value, {})
-    if form and (wrong := problems(form, press.fields)):
-        return _reject(draft, press, "; ".join(wrong.values()))
+    wrong = problems(form, press.fields) if form else {}
+    return "; ".join(wrong.values()) if wrong else None
+
+
+def _answer(draft: Draft, press: Press, question: Question) -> None:
+    form = question.forms.get(press.value, {})
     filled = form_answers(form, press.fields) if form else {}
     entered = in_words(form, filled)
     draft.keep_question(
