@@ -67,6 +67,11 @@ def enter(
     `by` is the edge that led there, for the timeline.
     """
     name, because, instead_of = _within_limits(draft, name, because)
+    _begin_visit(draft, name, because, {**(by or {}), **({"instead_of": instead_of} if instead_of else {})})
+    _begin_work(draft, name, chosen_by="" if instead_of else chosen_by)
+
+
+def _begin_visit(draft: Draft, name: str, because: str, data: Mapping[str, object]) -> None:
     state = draft.playbook.state(name)
     title = draft.option(name) or draft.playbook.called(name)
     visit = Visit(
@@ -80,16 +85,17 @@ def enter(
     draft.set(visit=visit, change=None, watch=None, question="")
     draft.learn(path=(*draft.run.findings.path, name))
     draft.clear_waits()
-    entered: dict[str, object] = {"kind": draft.playbook.kind(name), **(by or {})}
+    entered: dict[str, object] = {"kind": draft.playbook.kind(name), **data}
     if state.runbook:
         entered["runbook"] = state.runbook.model_dump()
-    if instead_of:
-        entered["instead_of"] = instead_of
     draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
     if state.severity:
         severity.set_by_playbook(draft, state.severity, title)
     parking.follow(draft, state)
-    match state:
+
+
+def _begin_work(draft: Draft, name: str, *, chosen_by: str) -> None:
+    match state := draft.playbook.state(name):
         case ReadState() | RecommendState():
             want_readings(draft)
         case AskState():
@@ -102,7 +108,7 @@ def enter(
         case WatchState():
             begin_watch(draft, state)
         case DivertState(divert="people"):
-            _hand_over(draft, state, chosen_by="" if instead_of else chosen_by)
+            _hand_over(draft, state, chosen_by=chosen_by)
         case DivertState():
             divert(draft, state)
         case EndState():
