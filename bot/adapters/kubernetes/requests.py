@@ -10,7 +10,7 @@ from bot.adapters.kubernetes.client import Answer
 from bot.adapters.kubernetes.paths import path_of, path_of_ref
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.json_patch import ABSENT, Broken, broken_tests, is_in_force, pointer, value_at
-from bot.domain.cluster.objects import CALL_ANNOTATION, annotations_of, dig, is_going_away, uid_of
+from bot.domain.cluster.objects import CALL_ANNOTATION, FIELD_MANAGER, annotations_of, dig, is_going_away, uid_of
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.redaction import redacted_data
@@ -26,7 +26,6 @@ WEBHOOK_FAILED = "failed calling webhook"
 """Webhooks are asked before anything is stored: the API server has not carried out what one of them could not judge."""
 ANNOTATIONS = "/metadata/annotations"
 REPLICAS = "/spec/replicas"
-FIELD_MANAGER = "incident-bot"
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ They are notified when their deploy is reverted, not asked: it is a known state,
 
 from __future__ import annotations
 
-from bot.domain.changes.interference import OURS
 from bot.domain.changes.plan import Circumstance
-from bot.domain.cluster.objects import annotations_of, dig, labels_of, writers_of
+from bot.domain.cluster.objects import FIELD_MANAGER, annotations_of, dig, labels_of, writers_of
 from bot.domain.cluster.rollout import current_replica_set, current_revision
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
@@ -36,7 +35,7 @@ def _writer_of_template(workload: Obj) -> str:
         one for one in writers_of(workload) if not one.subresource and "f:template" in (dig(one.fields, "f:spec") or {})
     ]
     last = max(written, key=lambda one: one.time).manager if written else ""
-    return "" if last == OURS else last
+    return "" if last == FIELD_MANAGER else last
 
 
 def deployer_circumstance(snapshot: ClusterSnapshot, deployers: tuple[str, ...]) -> Circumstance:

@@ -12,14 +12,12 @@ from typing import Any
 
 from bot.domain.changes.plan import Call, LedgerEntry
 from bot.domain.cluster.additions import is_kept
-from bot.domain.cluster.json_patch import ABSENT, difference_in_words, value_at
+from bot.domain.cluster.json_patch import ABSENT, difference_in_words, overlap, value_at
 from bot.domain.cluster.locate import object_of, unread
-from bot.domain.cluster.objects import ObjectRef, is_going_away, uid_of, writers_of
+from bot.domain.cluster.objects import FIELD_MANAGER, ObjectRef, is_going_away, uid_of, writers_of
 from bot.domain.cluster.rollout import TEMPLATE
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS
-
-OURS = "incident-bot"
 
 
 @dataclass(frozen=True)
@@ -97,14 +95,10 @@ def _left(entries: Sequence[LedgerEntry]) -> dict[str, _Left]:
     left: dict[str, _Left] = {}
     for entry in entries:
         for path, value, before in _after_values(entry.undo):
-            for other in [other for other in left if _overlap(path, other)]:
+            for other in [other for other in left if overlap(path, other)]:
                 del left[other]
             left[path] = _Left(entry.call_id, value, before, entry.applied_at)
     return left
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one == other or one.startswith(other + "/") or other.startswith(one + "/")
 
 
 def _after_values(undo: Sequence[Call]) -> list[tuple[str, Any, Any]]:
@@ -124,7 +118,7 @@ def _by(obj: Obj, since: float) -> str:
     written = [
         one
         for one in writers_of(obj)
-        if one.manager != OURS and one.subresource != "status" and (one.at or -math.inf) >= math.floor(since)
+        if one.manager != FIELD_MANAGER and one.subresource != "status" and (one.at or -math.inf) >= math.floor(since)
     ]
     if not written:
         return ""

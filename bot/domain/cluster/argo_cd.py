@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bot.domain.cluster.json_patch import pointer
-from bot.domain.cluster.objects import annotations_of, dig, labels_of, name_of, namespace_of, writers_of
+from bot.domain.cluster.objects import FIELD_MANAGER, annotations_of, dig, labels_of, name_of, namespace_of, writers_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 APPLICATIONS = "applications"
@@ -20,7 +20,6 @@ APPLICATIONS = "applications"
 INSTANCE = "app.kubernetes.io/instance"
 MANAGERS = ("argocd-controller", "argocd-application-controller")
 """Argo CD's names as a field manager."""
-OURS = "incident-bot"
 RESPECTS = "RespectIgnoreDifferences"
 PLAIN_JQ = re.compile(r"(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 
@@ -60,7 +59,7 @@ def ignored_fields(application: Obj, obj: Obj, spec: Mapping[str, Any], group: s
     is_plain = not any(isinstance(value, Mapping | list | tuple) for value in spec.values())
     fields = tuple(f"/spec{pointer(name)}" for name in spec) if is_plain else ("/spec",)
     rules = [rule for rule in dig(application, "spec", "ignoreDifferences") or [] if _is_about(rule, obj, group, kind)]
-    if is_plain and any(OURS in (rule.get("managedFieldsManagers") or []) for rule in rules):
+    if is_plain and any(FIELD_MANAGER in (rule.get("managedFieldsManagers") or []) for rule in rules):
         return fields
     ignored = [path for rule in rules for path in _pointers(rule)]
     is_ignored = all(any(path == each or path.startswith(f"{each}/") for each in ignored) for path in fields)

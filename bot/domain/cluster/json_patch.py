@@ -58,6 +58,11 @@ def parts_of(path: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
+def overlap(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one is within the other."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
 def value_at(document: Any, path: str) -> Any:
     """Returns the value at a JSON pointer, or `ABSENT`."""
     try:

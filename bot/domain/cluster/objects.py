@@ -12,6 +12,8 @@ from bot.domain.cluster.snapshot import Obj
 
 DEFAULT_GRACE_SECONDS = 30.0
 """What Kubernetes gives a pod to end that does not say how long it needs."""
+FIELD_MANAGER = "incident-bot"
+"""Under this name the API server records what the bot wrote."""
 INCIDENT_ANNOTATION = "incident-bot/incident"
 CALL_ANNOTATION = "incident-bot/call"
 ROTATION_ANNOTATION = "incident-bot/rotation-label"

@@ -17,7 +17,6 @@ from typing import Any, Literal
 from bot.domain.cluster.argo_cd import (
     APPLICATIONS,
     INSTANCE,
-    OURS,
     applications_named,
     argo_application,
     heals_itself,
@@ -25,7 +24,16 @@ from bot.domain.cluster.argo_cd import (
     respects_ignored,
 )
 from bot.domain.cluster.flux import flux_name, next_write_of_flux
-from bot.domain.cluster.objects import annotations_of, controller_of, dig, labels_of, name_of, namespace_of, writers_of
+from bot.domain.cluster.objects import (
+    FIELD_MANAGER,
+    annotations_of,
+    controller_of,
+    dig,
+    labels_of,
+    name_of,
+    namespace_of,
+    writers_of,
+)
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
@@ -130,7 +138,7 @@ def _argo_owner(app: str, snapshot: ClusterSnapshot) -> Owner:
 def unknown_manager(obj: Obj) -> str:
     """Returns the manager that an object without a known owner claims: nothing shows that it would revert an edit."""
     manager = labels_of(obj).get(MANAGED_BY, "")
-    return "" if manager in ("", OURS) else manager
+    return "" if manager in ("", FIELD_MANAGER) else manager
 
 
 # --- autoscalers ------------------------------------------------------------------------------------------------------

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bot.domain.changes.interference import OURS
-from bot.domain.cluster.objects import created_at, dig, seconds_of, writers_of
+from bot.domain.cluster.objects import FIELD_MANAGER, created_at, dig, seconds_of, writers_of
 from bot.domain.cluster.owner import aims_at, autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.durations import lasting
@@ -54,7 +53,7 @@ async def other_actors(request: ProbeRequest) -> Reading:
 def _writers(workload: Obj) -> Iterable[_Hand]:
     created = created_at(workload) or 0.0
     for one in writers_of(workload):
-        if one.at is None or one.subresource == "status" or one.manager in (OURS, "kube-controller-manager"):
+        if one.at is None or one.subresource == "status" or one.manager in (FIELD_MANAGER, "kube-controller-manager"):
             continue
         if one.at - created > CREATED_WITHIN_SECONDS:
             yield _Hand(one.manager or "somebody without a name", one.at)

@@ -12,11 +12,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.domain.changes.interference import OURS
 from bot.domain.changes.plan import Difference
 from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.kept_revisions import RolledOut, came_before, rolled_out
-from bot.domain.cluster.objects import condition, created_at, dig, seconds_of, writers_of
+from bot.domain.cluster.objects import FIELD_MANAGER, condition, created_at, dig, seconds_of, writers_of
 from bot.domain.cluster.rollout import TEMPLATE, replica_sets_of, revision_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -256,7 +255,7 @@ def _written_config_maps(snapshot: ClusterSnapshot, begin: _Begin) -> list[_Writ
         for one in writers_of(config_map):
             at, who = one.at, one.manager
             is_new = at is not None and at > created and began - BEFORE_SECONDS <= at <= began + AFTER_SECONDS
-            if at is not None and is_new and who != OURS:
+            if at is not None and is_new and who != FIELD_MANAGER:
                 text = f"ConfigMap {name} was written by {who or 'somebody'} {begin.when(at)}"
                 found.append(_Written(name, text, _served_since(snapshot, at)))
     return found

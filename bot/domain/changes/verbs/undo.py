@@ -48,6 +48,7 @@ from bot.domain.cluster.json_patch import (
     difference_in_words,
     edit_of,
     is_in_force,
+    overlap,
     value_at,
 )
 from bot.domain.cluster.locate import SOURCES, object_of
@@ -66,7 +67,6 @@ from bot.domain.cluster.rollout import TEMPLATE, replicas_of, strategy_of
 from bot.domain.cluster.rotation import pods_of_canary
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, pod_templates
-from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import impossible, not_needed
 
 OF_AUTOSCALER = "autoscaler"
@@ -295,12 +295,8 @@ def _rest_of_hold(call: Call, moved: Collection[str]) -> tuple[Call, bool]:
     """
     is_overtaken = any(path.startswith(TEMPLATE) for path in moved)
     theirs = {*moved, TEMPLATE} if is_overtaken else moved
-    left = [op for op in call.body if not any(_overlap(op["path"], path) for path in theirs)]
+    left = [op for op in call.body if not any(overlap(op["path"], path) for path in theirs)]
     return call.model_copy(update={"body": left}), is_overtaken
-
-
-def _overlap(one: str, other: str) -> bool:
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
@@ -484,7 +480,7 @@ VERB = Verb(
             *FLOORS_OF_AUTOSCALERS,
             *{"Deployment": (DELETE,), "StatefulSet": (EVICT,)}.get(kind, ()),
         )
-        for kind in WORKLOADS
+        for kind in KINDS
     },
     arguments=(
         Argument(
