@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
@@ -18,7 +18,7 @@ from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import SignalSpec
-from bot.flow.ports.cluster import Cluster, ClusterWriter, Generated, Generations, Replica, Sent
+from bot.flow.ports.cluster import Cluster, ClusterWriter, EarlierAttempt, Generated, Generations, Replica, Sent
 from bot.flow.ports.readings import History, JobLogs, ReadContext, Scraper, Signals
 from bot.flow.sample_replicas import LeftOut
 
@@ -91,7 +91,7 @@ class AbsentCluster:
     async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
         return Sent("failed", f"nothing was sent: {self._why}")
 
-    async def look(self, call: Call, *, call_id: str) -> Literal["done", "not_done", "unclear"]:
+    async def look(self, call: Call, *, call_id: str) -> EarlierAttempt:
         return "unclear"
 
     async def generate(self, approved: Approved, call: Call, replica: Replica) -> Generated:

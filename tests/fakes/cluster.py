@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from bot.adapters.kubernetes.requests import Looked, misfit, seen_in, stamped
+from bot.adapters.kubernetes.requests import misfit, seen_in, stamped
 from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.json_patch import ABSENT, applied, value_at
@@ -31,7 +31,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.domain.kernel.target import Target, named_by
-from bot.flow.ports.cluster import Sent
+from bot.flow.ports.cluster import EarlierAttempt, Sent
 from tests.domain.changes import snapshots
 
 Key = tuple[str, str]
@@ -134,7 +134,7 @@ class MemoryCluster:
             sent = Sent("unclear", "no answer")
         return self._noted(call_id, sent)
 
-    async def look(self, call: Call, *, call_id: str) -> Looked:
+    async def look(self, call: Call, *, call_id: str) -> EarlierAttempt:
         if self.unreachable:
             return "unclear"
         return seen_in(call, self.objects.get(_key(call)), call_id=call_id)

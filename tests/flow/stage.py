@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar, cast
 import aiohttp
 import redis.asyncio as aioredis
 
-from bot.adapters.kubernetes.requests import Looked
 from bot.adapters.kubernetes.writer import NOT_SENT_RETRY_SECONDS
 from bot.adapters.redis.connection import Connection
 from bot.adapters.slack.client import SlackCircuits, SlackClient
@@ -25,7 +24,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import BotError, ClusterError, StorageUnavailableError
 from bot.domain.kernel.target import Target
-from bot.flow.ports.cluster import Generated, Replica, Sent
+from bot.flow.ports.cluster import EarlierAttempt, Generated, Replica, Sent
 from bot.flow.ports.people import PageCall
 from bot.sandbox.slack.api_routes import EVERY_METHOD
 from bot.sandbox.slack.arguments import Arguments
@@ -372,7 +371,7 @@ class StagedCluster:
     async def dry_run(self, call: Call) -> str:
         return await self._read("rehearse", lambda: self._cluster.dry_run(call))
 
-    async def look(self, call: Call, *, call_id: str) -> Looked:
+    async def look(self, call: Call, *, call_id: str) -> EarlierAttempt:
         try:
             return await self._read("look", lambda: self._cluster.look(call, call_id=call_id))
         except ClusterError:

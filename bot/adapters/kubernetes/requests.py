@@ -15,7 +15,7 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.redaction import redacted_data
 from bot.domain.kernel.retry_after import retry_after
-from bot.flow.ports.cluster import Sent
+from bot.flow.ports.cluster import EarlierAttempt, Sent
 
 RETRY_SECONDS = 10.0
 """A budget's 429 often comes without a Retry-After, and a failed webhook has none."""
@@ -167,10 +167,7 @@ def _with_causes(answer: Answer) -> str:
     return " ".join([answer.message, *filter(None, causes)])
 
 
-Looked = Literal["done", "not_done", "unclear"]
-
-
-def seen_in(call: Call, present: Obj | None, *, call_id: str) -> Looked:
+def seen_in(call: Call, present: Obj | None, *, call_id: str) -> EarlierAttempt:
     """What the object shows about an earlier attempt of this call."""
     if call.method in ("delete", "evict"):
         is_gone = present is None or uid_of(present) != call.target.uid or is_going_away(present)
@@ -189,7 +186,7 @@ def seen_in(call: Call, present: Obj | None, *, call_id: str) -> Looked:
     return "unclear" if has_stamp else "not_done"
 
 
-def _seen_create(present: Obj | None, call_id: str) -> Looked:
+def _seen_create(present: Obj | None, call_id: str) -> EarlierAttempt:
     if present is None:
         return "not_done"
     return "done" if annotations_of(present).get(CALL_ANNOTATION) == call_id else "unclear"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from bot.adapters.kubernetes.client import DEADLINE_SECONDS, Answer, KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.reader import KubernetesReader
-from bot.adapters.kubernetes.requests import Looked, http_request, misfit, outcome, rests_on_absence, seen_in
+from bot.adapters.kubernetes.requests import http_request, misfit, outcome, rests_on_absence, seen_in
 from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import ApprovalError, ClusterError
-from bot.flow.ports.cluster import Sent
+from bot.flow.ports.cluster import EarlierAttempt, Sent
 
 ANNOTATION_RACES = 3
 """How often a patch is sent after losing the race for a field that was absent; a loss changes nothing."""
@@ -83,7 +83,7 @@ class KubernetesWriter:
             return Sent("done", "was created by an earlier attempt of this call")
         return Sent("failed", f"there is one already, made by somebody else: {message}")
 
-    async def look(self, call: Call, *, call_id: str) -> Looked:
+    async def look(self, call: Call, *, call_id: str) -> EarlierAttempt:
         """The result of an earlier attempt, read from the object; `unclear` also if it cannot be read."""
         try:
             return seen_in(call, await self._present(call), call_id=call_id)

@@ -6,16 +6,15 @@ An incomplete day is unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
 from bot.adapters.prometheus.history import POD_OF_IT
 from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also, refuse_strange
 from bot.domain.kernel.errors import SourceError
+from bot.flow.ports.readings import MemoryKind
 
-Remembered = Literal["gpu", "host"]
-"""Free memory of GPUs in MiB, or memory of containers on the host in bytes."""
 Points = Sequence[tuple[float, float]]
 
 
@@ -33,7 +32,7 @@ class PrometheusMemory:
         return min(free_mib.values())
 
     async def day_before(
-        self, what: Remembered, namespace: str, pods: Sequence[str], at: float, *, of: str = ""
+        self, what: MemoryKind, namespace: str, pods: Sequence[str], at: float, *, of: str = ""
     ) -> Sequence[Points]:
         """Every series of it in the day that ends at `at`, one point in five minutes; none if there is no record.
 
@@ -48,7 +47,7 @@ class PrometheusMemory:
 
 
 def day_query(
-    what: Remembered, namespace: str, pods: Sequence[str], of: str = "", labels: Mapping[str, str] = NO_LABELS
+    what: MemoryKind, namespace: str, pods: Sequence[str], of: str = "", labels: Mapping[str, str] = NO_LABELS
 ) -> str:
     """As a subquery, so that a fleet's day stays small. Raises `SourceError` for an invalid name."""
     names = _pattern(namespace, pods)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.domain.cluster.objects import ObjectRef
 
 Risk = Literal["low", "medium", "high"]
-RISKS: tuple[Risk, ...] = ("low", "medium", "high")
+RISKS: tuple[Risk, ...] = get_args(Risk)
+Grade = Literal["fine", "note", "warning"]
+GRADES: tuple[Grade, ...] = get_args(Grade)
 
 
 def highest(*risks: Risk) -> Risk:
@@ -98,11 +100,10 @@ class Circumstance(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    grade: Literal["fine", "note", "warning"]
+    grade: Grade
     text: str
 
 
-GRADES = ("fine", "note", "warning")
 FLAG_TABLE = "flag_table"
 """The circumstance about flags of this engine version; a warning if it is not known whether it has one."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,7 +17,7 @@ from bot.domain.flags.flag_table import FlagValue
 from bot.domain.kernel.errors import impossible
 
 Direction = Literal["raise", "lower", "set"]
-DIRECTIONS: tuple[Direction, ...] = ("raise", "lower", "set")
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 class Effect(BaseModel):

@@ -14,7 +14,7 @@ from bot.domain.kernel.alert import Alert
 
 Lane = Literal["people", "cards", "reads", "waits", "pages"]
 """Each kind of effect runs in one lane, so that effects blocked on one dependency never delay the others."""
-LANES: tuple[Lane, ...] = ("people", "cards", "reads", "waits", "pages")
+LANES: tuple[Lane, ...] = get_args(Lane)
 
 
 _READING = re.compile(r"v\d+/(?:read|watch|advice/.*)")

@@ -129,11 +129,14 @@ class Post(_Frozen):
     data: dict[str, Any] = Field(default_factory=dict)
 
 
+CheckResult = Literal["ruled_out", "found", "unknown"]
+
+
 class Check(_Frozen):
     """What one state found out about the cause, in a few words."""
 
     state: str
-    found: Literal["ruled_out", "found", "unknown"]
+    found: CheckResult
     text: str
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -34,7 +34,7 @@ from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.plan import BREAKER_OPEN, RESET, PlanHandler
 from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports.cluster import ClusterWriter
+from bot.flow.ports.cluster import ClusterWriter, EarlierAttempt
 from bot.flow.ports.storage import CallClaims, RunStore
 from bot.flow.restrictions import Restrictions
 from bot.flow.snapshot_reader import SnapshotReader, context_of
@@ -289,7 +289,7 @@ class ApplyCall:
             return self._unclear(context, effect, "the object is in neither its old nor its new state", call_id)
         return self._lapsed(context, effect, request, PATIENCE_SECONDS) if effect.step == 0 else None
 
-    async def _look(self, context: EffectContext, call: Call, call_id: str) -> Literal["done", "not_done", "unclear"]:
+    async def _look(self, context: EffectContext, call: Call, call_id: str) -> EarlierAttempt:
         seen = await self._writer.look(call, call_id=call_id)
         log.info("call.looked_up", incident=context.incident_id, call=call_id, seen=seen)
         return seen

@@ -74,12 +74,16 @@ class Sent:
     """Set if nothing was done and the same call may be tried again later (429, or it could not be sent)."""
 
 
+EarlierAttempt = Literal["done", "not_done", "unclear"]
+"""What an object shows about an earlier attempt of a call."""
+
+
 class ClusterWriter(Protocol):
     async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
         """Sends one call of the approved plan, stamped with its id. Raises `ApprovalError` if the plan lacks it."""
         ...
 
-    async def look(self, call: Call, *, call_id: str) -> Literal["done", "not_done", "unclear"]:
+    async def look(self, call: Call, *, call_id: str) -> EarlierAttempt:
         """After a possible earlier attempt: stamp or after-value present, before-value intact, or neither."""
         ...
 

@@ -131,6 +131,10 @@ class Router(Protocol):
         ...
 
 
+MemoryKind = Literal["gpu", "host"]
+"""Free memory of GPUs in MiB, or memory of containers on the host in bytes."""
+
+
 class MemoryHistory(Protocol):
     """Prometheus' history of memory. Each method raises `SourceError` if nothing was recorded."""
 
@@ -139,7 +143,7 @@ class MemoryHistory(Protocol):
         ...
 
     async def day_before(
-        self, what: Literal["gpu", "host"], namespace: str, pods: Sequence[str], at: float, *, of: str = ""
+        self, what: MemoryKind, namespace: str, pods: Sequence[str], at: float, *, of: str = ""
     ) -> Sequence[Sequence[tuple[float, float]]]:
         """The day before `at`: points of time and value, one series for each GPU or container.
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
 
 from bot.domain.cluster.objects import name_of
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.sampling import end_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.trend import DAY_SECONDS, Trend, trend_of
-from bot.flow.ports.readings import MemoryHistory, ProbeRequest
+from bot.flow.ports.readings import MemoryHistory, MemoryKind, ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe
 
@@ -74,7 +73,7 @@ class ReadMemoryTrend:
         return answer(request, parts, missing=missing, detail=_in_words(free, host), source=SOURCE)
 
     async def _trend(
-        self, what: Literal["gpu", "host"], request: ProbeRequest, pods: Sequence[str], until: float
+        self, what: MemoryKind, request: ProbeRequest, pods: Sequence[str], until: float
     ) -> tuple[Trend | None, str]:
         """Of the series that loses most, or why there is none."""
         found, why = await self._day(what, request, pods, until)
@@ -102,7 +101,7 @@ class ReadMemoryTrend:
         return (median(before) - median(after)) / MIB_IN_GIB, ""
 
     async def _day(
-        self, what: Literal["gpu", "host"], request: ProbeRequest, pods: Sequence[str], at: float, *, of: str = ""
+        self, what: MemoryKind, request: ProbeRequest, pods: Sequence[str], at: float, *, of: str = ""
     ) -> tuple[list[Points], str]:
         assert self._days is not None
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bot.adapters.kubernetes.client import Answer
-from bot.adapters.kubernetes.requests import Looked, http_request, outcome, patch_body, seen_in
+from bot.adapters.kubernetes.requests import http_request, outcome, patch_body, seen_in
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.cluster.snapshot import Obj
-from bot.flow.ports.cluster import Sent
+from bot.flow.ports.cluster import EarlierAttempt, Sent
 
 pytestmark = pytest.mark.fast
 LLM = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="u1")
@@ -140,5 +140,7 @@ STAMPED = {"incident-bot/call": "INC-1/R1/0"}
         pytest.param("create", obj(), "unclear", id="create-somebody-elses"),
     ],
 )
-def test_the_object_says_what_an_earlier_attempt_did(method: str, present: Obj | None, expected: Looked) -> None:
+def test_the_object_says_what_an_earlier_attempt_did(
+    method: str, present: Obj | None, expected: EarlierAttempt
+) -> None:
     assert seen_in(call(method), present, call_id="INC-1/R1/0") == expected

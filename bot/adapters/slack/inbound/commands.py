@@ -47,7 +47,7 @@ from bot.flow.receive_input import RECENT
 log = structlog.get_logger(__name__)
 
 MAX_DAYS = 365
-URGENCY: Sequence[Severity] = ("page", "ticket", "info")
+URGENCY: Sequence[Severity] = get_args(Severity)
 ALL = "all"
 
 

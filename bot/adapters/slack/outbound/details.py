@@ -9,9 +9,9 @@ from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.request_message import difference, text_to_commit
-from bot.adapters.slack.outbound.words import GRADES, capitalized, moment, reasons_of, value
+from bot.adapters.slack.outbound.words import GRADE_SIGNS, capitalized, moment, reasons_of, value
 from bot.domain.approvals.grant import Request
-from bot.domain.changes.plan import Call
+from bot.domain.changes.plan import GRADES, Call
 from bot.domain.incidents.run import Looked, News, Post, Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.listing import first_of
@@ -19,7 +19,6 @@ from bot.domain.playbooks import text_sizes
 from bot.domain.signals.signal import READ_TOGETHER_SECONDS, Reading, unit_beside
 from bot.domain.signals.window import clock
 
-WORST_FIRST = ("warning", "note", "fine")
 REASONS = 15
 SENTENCES = ("summary", "detail")
 """Parts that say in words what the others say: they come first, without their name."""
@@ -55,8 +54,8 @@ def _of_request(request: Request) -> list[Block]:
             body += section([code_block(map(difference, step.differences), limits.SECTION)])
     if request.plan.commit and request.status == "open":
         body += section(text_to_commit(request.plan, is_applied=False))
-    weighed = sorted(request.plan.circumstances, key=lambda each: WORST_FIRST.index(each.grade))
-    body += section([f"{GRADES[each.grade]} {line(each.text, 400)}" for each in weighed])
+    weighed = sorted(request.plan.circumstances, key=lambda each: GRADES.index(each.grade), reverse=True)
+    body += section([f"{GRADE_SIGNS[each.grade]} {line(each.text, 400)}" for each in weighed])
     for heading, options in _options(request):
         body += section([f"*{heading}*", *options]) if options else []
     checked = "Reason" if request.advice else "Checked again right before the first call"

@@ -32,7 +32,7 @@ from bot.adapters.slack.outbound.news_lines import news_lines
 from bot.adapters.slack.outbound.words import (
     OUTCOMES,
     RESULTS,
-    RISKS,
+    RISK_LEVELS,
     capitalized,
     date_in_utc,
     moment,
@@ -331,7 +331,7 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
         lines.append(f"All alerts resolved at {at}: approve it only if it is still needed.")
     teams = teams_without_people(request.policy)
     of_target = f" · approvers of {line(request.policy.approvers_of, 80)}" if request.policy.approvers_of else ""
-    needs = f"{RISKS[request.plan.risk]} risk · {approvers(request.policy)}{of_target} · {_time_left(request)}"
+    needs = f"{RISK_LEVELS[request.plan.risk]} risk · {approvers(request.policy)}{of_target} · {_time_left(request)}"
     instead = f"No team is set for {' and '.join(teams)}: the approvers decide." if teams else ""
     if run.is_halted:
         late = "and is asked for again if that comes late"

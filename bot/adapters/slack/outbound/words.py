@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from bot.domain.changes.catalogue import VERBS
+from bot.domain.changes.plan import Grade, Risk
 from bot.domain.kernel.numbers import is_number
 from bot.domain.signals.signal import Reading, in_words
 
-GRADES = {"fine": "🟢", "note": "🟡", "warning": "🔴"}
-RISKS = {"low": "🟢 low", "medium": "🟡 medium", "high": "🔴 high"}
+GRADE_SIGNS: Mapping[Grade, str] = {"fine": "🟢", "note": "🟡", "warning": "🔴"}
+RISK_LEVELS: Mapping[Risk, str] = {"low": "🟢 low", "medium": "🟡 medium", "high": "🔴 high"}
 OUTCOMES = {
     "done": "✅",
     "not_needed": "⚪",

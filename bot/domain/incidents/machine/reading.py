@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from bot.domain.incidents.effect import DrawChart, StoreReport
 from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
 from bot.domain.incidents.machine import entering, questions, recommending, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.named_values import ScopeValues, units_of
-from bot.domain.incidents.run import Check, News
+from bot.domain.incidents.run import Check, CheckResult, News
 from bot.domain.incidents.series import as_evidence, series_in_words
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -112,7 +110,7 @@ def _unknown(draft: Draft, state: ReadState, why: Unknown) -> None:
     entering.go(draft, "unknown", because=text)
 
 
-def _check(draft: Draft, found: Literal["ruled_out", "found", "unknown"], text: str) -> None:
+def _check(draft: Draft, found: CheckResult, text: str) -> None:
     """Keep what a state found out; a later visit, or another look at the same thing, replaces what was found before."""
     here = draft.run.visit.state
     others = tuple(each for each in draft.run.findings.checks if each.state != here and each.text != text)
