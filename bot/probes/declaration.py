@@ -1,4 +1,8 @@
-"""The declaration of a probe, and the sources that probes read from."""
+"""The declaration of a probe, and the sources that probes read from.
+
+A new probe is a new module with a `PROBE`, its test, and a number of the stored form; then
+`python -m tests.deploy.reference`, as for a verb.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`python -m tests.deploy.reference` writes the reference pages of `deploy/reference` from what the code declares."""
+"""`python -m tests.deploy.reference` writes what is made from the declarations in the code.
+
+The pages of `deploy/reference`, and the schemas of playbooks.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from pydantic_core import PydanticUndefined
 
 from bot.adapters.slack.inbound.command_table import SLASH_COMMANDS
 from bot.cli.playbook_words import words
+from bot.domain.playbooks.loading.schema import fragment_schema, playbook_schema
+from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.reports.page import Exported
+from bot.probes.catalogue import PROBES
 from bot.sandbox.scenarios import SCENARIOS
 from bot.settings import LEAVES, PLAIN_NAMES, PREFIX
 from tests.deploy.files import DEPLOY
@@ -78,6 +84,11 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "report.schema.json": report_schema,
 }
 
+SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "playbook": lambda: playbook_schema(PROBES),
+    "fragment": fragment_schema,
+}
+
 
 def _page(title: str, about: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
@@ -112,6 +123,9 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page(), encoding="utf-8")
+    for kind, schema in SCHEMAS.items():
+        made = json.dumps(schema(), indent=2, ensure_ascii=False)
+        (packaged_playbooks() / f"{kind}.schema.json").write_text(f"{made}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """A verb's declaration. Each file in `verbs/` has one, as `VERB`; `catalogue` collects them.
 
 These declarations yield the words of the playbook language and their help, the table of approvals, the permissions that
-`doctor` checks and the stub plans of playbook tests. A new verb is a new file in `verbs/`, its test, a number of the
-stored form (an earlier version of the bot must not take such a run) and the reference pages, made again.
+`doctor` checks and the stub plans of playbook tests. A new verb is a new file in `verbs/`, its test, and a number of
+the stored form, since an earlier version of the bot must not take such a run. `python -m tests.deploy.reference` makes
+the reference pages and the schema of playbooks again.
 """
 
 from __future__ import annotations

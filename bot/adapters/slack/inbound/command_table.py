@@ -1,4 +1,7 @@
-"""Every `/incident` command: what it does, who may use it, and how its text is read."""
+"""Every `/incident` command: what it does, who may use it, and how its text is read.
+
+`Commands` has a handler for each. Those that an incident carries out are declared in `bot.domain.incidents.event` too.
+"""
 
 from __future__ import annotations
 
