@@ -55,10 +55,10 @@ GOES_ON = "A rollout that has begun goes on in Kubernetes."
 """What a halt does not stop."""
 LINKS_CHARACTERS = 2_000
 """Of all links on a card, with their addresses."""
-CAUSE = 240
+CAUSE_CHARACTERS = 240
 """An engine's error may be longer; all of it is in the diagnosis."""
-HELD = 4
-NUMBERS = 3
+MAX_HELD = 4
+MAX_NUMBERS = 3
 """Shown where the playbook has no sentence about users."""
 
 
@@ -122,13 +122,13 @@ def _situation(run: Run) -> list[str]:
         read += ", before the alert that fires now" if run.users_at and run.users_at < run.fires_since else ""
         users = [f"*{line(run.users, 400)}* · {since}{read}"]
     else:
-        moved = numbers(run.findings.baseline, run.latest)[:NUMBERS]
+        moved = numbers(run.findings.baseline, run.latest)[:MAX_NUMBERS]
         read = when(run.findings.baseline, run.latest) if moved else ""
         users = [
             " · ".join([*(moved or ["What users feel is not known"] * run.is_open), since]),
             f"_{capitalized(read)}_" if read else "",
         ]
-    return [*users, _cause(run) if run.is_open else _found(run)]
+    return [*users, _cause(run) if run.is_open else _diagnosed(run)]
 
 
 def _cause(run: Run) -> str:
@@ -138,16 +138,16 @@ def _cause(run: Run) -> str:
     last = _last_diagnosis(run)
     # The cause is read again, with newer numbers than the checks had.
     dated = f"Checked at {time_of_day(last.at)}. " if checks and last and last.data["cause"] != run.cause else ""
-    return " ".join(filter(None, (line(run.cause, CAUSE), f"{dated}{checks}")))
+    return " ".join(filter(None, (line(run.cause, CAUSE_CHARACTERS), f"{dated}{checks}")))
 
 
-def _found(run: Run) -> str:
+def _diagnosed(run: Run) -> str:
     """The last diagnosis of a closed incident, with its time: its sentence is about what was wrong then."""
     last = _last_diagnosis(run)
     if last is None:
         return ""
     found = [(str(kind), line(text, 200)) for kind, text in last.data.get("checks", ())]
-    text = f"{line(last.data['cause'], CAUSE)} {flags_as_code(checked(found, 'found'))}"
+    text = f"{line(last.data['cause'], CAUSE_CHARACTERS)} {flags_as_code(checked(found, 'found'))}"
     return f"Diagnosis at {time_of_day(last.at)}: {text.rstrip()}"
 
 
@@ -177,13 +177,13 @@ def standing(run: Run) -> str:
 def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if (question := run.open_question) is not None:
         ask = linked(line(capitalized(question.text), 200), links.get(question.slot))
-        return f"▶ Needs an answer{_by(question.expires_at, question.asked_at)}: {ask}"
+        return f"▶ Needs an answer{_by_time(question.expires_at, question.asked_at)}: {ask}"
     if (request := run.open_request) is not None:
         what = linked(line(called(run, request), 200), links.get(request.slot))
         of = f" of {teams}" if (teams := missing_teams(request)) else ""
         more = sum(each.needed for each in still_missing(request.policy, request.presses))
         needs = "approval" if of or not request.presses else f"{more} more approval{'s' * (more > 1)}"
-        return f"⏳ Needs {needs}{of}{_by(request.expires_at, request.asked_at)}: {what}"
+        return f"⏳ Needs {needs}{of}{_by_time(request.expires_at, request.asked_at)}: {what}"
     if (advised := run.advised) is not None:
         what = linked(line(called(run, advised), 200), links.get(advised.slot))
         until = f" until {time_beside(run.watch.until, run.watch.started_at)}" if run.watch is not None else ""
@@ -205,7 +205,7 @@ def progress_of(run: Run) -> str:
     return f" · {line(under_way.progress, 300)}" if under_way is not None and under_way.progress else ""
 
 
-def _by(at: float | None, asked_at: float) -> str:
+def _by_time(at: float | None, asked_at: float) -> str:
     return f" by {time_beside(at, asked_at)}" if at is not None else ""
 
 
@@ -282,7 +282,7 @@ def _banners(run: Run) -> list[Block]:
 
 def _held(run: Run) -> list[str]:
     titles = [flags_as_code(line(title, 160)) for title in run.in_place]
-    return [f"*Changes in place:* {first_of(titles, HELD, between='; ')}"] if titles else []
+    return [f"*Changes in place:* {first_of(titles, MAX_HELD, between='; ')}"] if titles else []
 
 
 # --- the foot ---------------------------------------------------------------------------------------------------------

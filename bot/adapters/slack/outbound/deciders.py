@@ -48,10 +48,10 @@ def approvers(policy: Policy) -> str:
     """`needs an approval from @serving-oncall`; `needs 2 approvals from …`; with teams `platform (@platform) and …`."""
     if not any(map(mentions, policy.demands)):
         return "nobody may approve this: no approvers are set"
-    return f"needs {' and '.join(map(_so_many, policy.demands))}"
+    return f"needs {' and '.join(map(_approvals_from, policy.demands))}"
 
 
-def _so_many(demand: Demand) -> str:
+def _approvals_from(demand: Demand) -> str:
     who = ", ".join(mentions(demand)) or "nobody: none are set"
     many = "an approval" if demand.needed == 1 else f"{demand.needed} approvals"
     return f"{many} from {who}" if demand.team == APPROVERS else f"{many} from {demand.team} ({who})"

@@ -36,14 +36,14 @@ from bot.domain.kernel.listing import first_of
 from bot.domain.playbooks import text_sizes
 from bot.domain.reports.statistics import ENDED, waited_seconds
 
-BUTTONS = 3
+MAX_BUTTONS = 3
 """Choices that are buttons; with more, the menu has all but the first ones."""
-CHOICES = 50
-NAMES = 8
+MAX_CHOICES = 50
+MAX_NAMES = 8
 """Of changes that stay in place, in one sentence."""
-CAUSE = 1_000
+CAUSE_CHARACTERS = 1_000
 """With all of an engine's error."""
-CHECK = 300
+CHECK_CHARACTERS = 300
 LATELY_SECONDS = 60.0
 """A reading that is older than this at the end is shown with its time."""
 PATCH_CHARACTERS = 2_900
@@ -54,10 +54,10 @@ SLACK_ID = re.compile(r"[UWS](?=[A-Z]*[0-9])[A-Z0-9]{3,20}")
 
 def thread(run: Run) -> tuple[tuple[str, Message], ...]:
     """Every message of the thread with its slot, in order of appearance."""
-    return tuple((post.slot, _ready(_RENDERERS[post.kind](run, post), post)) for post in run.posts)
+    return tuple((post.slot, _with_times_and_head(_RENDERERS[post.kind](run, post), post)) for post in run.posts)
 
 
-def _ready(message: Message, post: Post) -> Message:
+def _with_times_and_head(message: Message, post: Post) -> Message:
     """With times that a notification can show, and the head of the timeline in its metadata if its post has one."""
     return replace(message, text=in_utc(message.text), head=str(post.data.get("head", "")))
 
@@ -77,14 +77,14 @@ def _details(run: Run, about: str) -> list[Block]:
 
 def _diagnosis(run: Run, post: Post) -> Message:
     title, cause, users = (str(post.data.get(key, "")) for key in ("title", "cause", "users"))
-    checks = [(str(found), line(text, CHECK)) for found, text in post.data.get("checks", ())]
+    checks = [(str(found), line(text, CHECK_CHARACTERS)) for found, text in post.data.get("checks", ())]
     found = [text for kind, text in checks if kind == "found"]
     if not title and len(found) == 1:
         title, checks = found[0], [each for each in checks if each[0] != "found"]
     body = section(
         [f"*Diagnosis* ({moment(post.at)}): {flags_as_code(line(capitalized(title), 200)) or 'not clear yet'}"]
     )
-    body += section([line(users, 400), line(cause, CAUSE)])
+    body += section([line(users, 400), line(cause, CAUSE_CHARACTERS)])
     body += section([flags_as_code(checked(checks, "found", "ruled_out", "unknown"))])
     fallback = ". ".join(filter(None, (line(title, 200), line(users, 400), line(cause, 400))))
     if others := checked(checks, "found"):
@@ -164,9 +164,10 @@ def _ways_to_answer(
 def _buttons_and_others(run: Run, question: Question) -> tuple[dict[str, ButtonValue], dict[str, ButtonValue]]:
     """The first choices, which are buttons, and those in the menu. It has no room for a long value, a button has."""
     values = {
-        key: ButtonValue(run.incident_id, question.question_id, choice=key) for key in list(question.choices)[:CHOICES]
+        key: ButtonValue(run.incident_id, question.question_id, choice=key)
+        for key in list(question.choices)[:MAX_CHOICES]
     }
-    first = list(values) if len(values) <= BUTTONS else list(values)[: BUTTONS - 1]
+    first = list(values) if len(values) <= MAX_BUTTONS else list(values)[: MAX_BUTTONS - 1]
     others = {key: value for key, value in values.items() if key not in first and value.packed_for_a_menu() is not None}
     return {key: value for key, value in values.items() if key not in others}, others
 
@@ -279,12 +280,14 @@ def _closed(run: Run, post: Post) -> Message:
     read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
     # What was verified under load is calm: its alert follows, by the window of its rule.
     firing = [] if ending == "fixed" else [line(name, 80) for name in post.data.get("firing", ())]
-    names = first_of(firing, NAMES)
+    names = first_of(firing, MAX_NAMES)
     bell = f"🔔 *Still firing:* {names}" if names else ""
-    felt = [f"*{line(users, 400)}*{read}", _felt_before(run, users)] if users else []
+    felt = [f"*{line(users, 400)}*{read}", _impact_at_the_diagnosis(run, users)] if users else []
     body = section([first, *felt, *news_lines(_news(post)), bell])
     held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
-    left = f"*Changes in place:* {first_of(held, NAMES, between='; ')}" if held else "The bot left no change in place."
+    left = (
+        f"*Changes in place:* {first_of(held, MAX_NAMES, between='; ')}" if held else "The bot left no change in place."
+    )
     body += section([" ".join(filter(None, (_done(run, until=closed_at), left)))])
     if to_commit := post.data.get("to_commit"):
         titles = [f"• {line(each, 300)}" for each in to_commit]
@@ -299,7 +302,7 @@ def _closed(run: Run, post: Post) -> Message:
     return Message(fallback[: limits.TEXT], limits.fitted(body, foot))
 
 
-def _felt_before(run: Run, users: str) -> str:
+def _impact_at_the_diagnosis(run: Run, users: str) -> str:
     """What users felt when the trouble was found, to compare; empty if that has not changed."""
     first = next((post for post in run.posts if post.kind == "diagnosis" and post.data.get("users")), None)
     if first is None or first.data["users"] == users:
@@ -318,7 +321,7 @@ def _done(run: Run, *, until: float) -> str:
         if _ends_a_replica(each.plan)
         or (each.plan.disrupts != "nothing" and f"{run.incident_id}/{each.request_id}" not in revertible)
     ]
-    return f"*Done:* {first_of(titles, NAMES, between='; ')}." if titles else ""
+    return f"*Done:* {first_of(titles, MAX_NAMES, between='; ')}." if titles else ""
 
 
 def _ends_a_replica(plan: Plan) -> bool:

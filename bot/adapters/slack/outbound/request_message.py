@@ -71,14 +71,14 @@ from bot.domain.playbooks import text_sizes
 
 Blocks = tuple[Block, ...]
 ROLLOUT_COST = "Each replica restarts then; undoing that is another rolling restart."
-STEPS, EDITS, NOTES, WARNINGS = 5, 3, 2, 4
-TEXT = 2_000
-IN_WORDS = 10
+MAX_STEPS, MAX_EDITS, MAX_NOTES, MAX_WARNINGS = 5, 3, 2, 4
+TEXT_CHARACTERS = 2_000
+MAX_DIFFERENCES_IN_TEXT = 10
 """Differences that the notification spells out."""
 COMMIT_CHARACTERS = 2_800
 DIFFERENCES = "differences"
 """The circumstance that lists the edits of a rollback; of a few, each is in its step already."""
-SIDE = 100
+SIDE_CHARACTERS = 100
 """How much of either side of a difference is shown."""
 
 
@@ -98,19 +98,20 @@ def request_text(run: Run, request: Request) -> str:
     what = "Would propose" if request.advice else "Request"
     asked = f"{what} {request.request_id} ({plan.risk} risk): {request_title(run, request)}"
     if request.status not in ("open", "advised"):
-        return line(f"{asked}: {_status_text(request)}", TEXT)
+        return line(f"{asked}: {_status_text(request)}", TEXT_CHARACTERS)
     edits = [difference(each) for call in plan.calls for each in call.differences]
     warnings = [each.text for each in plan.circumstances if each.grade == "warning"]
     parts = [
         asked,
         f"Nothing is changed: {request.advice.text}" if request.advice else "",
-        "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
-        f"Impact: {_calmly(felt)}" if (felt := _felt(request)) else "",
+        "; ".join(edits[:MAX_DIFFERENCES_IN_TEXT])
+        + (f" and {len(edits) - MAX_DIFFERENCES_IN_TEXT} more" if len(edits) > MAX_DIFFERENCES_IN_TEXT else ""),
+        f"Impact: {_after_a_colon(felt)}" if (felt := _impact_text(request)) else "",
         f"Warning: {'; '.join(warnings)}" if warnings else "",
         f"Undo: {_undo_text(request)}",
         f"Expires at {date_in_utc(request.expires_at)}" if request.expires_at else "",
     ]
-    return line(". ".join(filter(None, parts)), TEXT)
+    return line(". ".join(filter(None, parts)), TEXT_CHARACTERS)
 
 
 def _status_text(request: Request) -> str:
@@ -139,10 +140,10 @@ def request_blocks(
         body += section([prose(request.why, text_sizes.TEXT, people=people_of(run))])
     body += section(_steps(run, request))
     if is_weighed:
-        body += section([*_impact(request), f"*Undo:* {flags_as_code(line(_calmly(_undo_text(request)), 300))}"])
+        body += section([*_impact(request), f"*Undo:* {flags_as_code(line(_after_a_colon(_undo_text(request)), 300))}"])
         body += context(_notes(request))
     body += section(_to_commit(request))
-    return limits.fitted(body, [*_weigh(run, request, mentions), *_decide_or_decided(run, request)])
+    return limits.fitted(body, [*_who_decides(run, request, mentions), *_decide_or_decided(run, request)])
 
 
 def called(run: Run, request: Request) -> str:
@@ -171,10 +172,10 @@ def _impact(request: Request) -> list[str]:
     """What users feel of it, then what is dangerous or not known. Streams that may be cut are never left out."""
     drain = next((each for each in request.plan.circumstances if each.name == DRAIN), None)
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
-    impact = _felt(request)
-    sign = _danger(drain) if drain is not None else ""
-    first = [f"{sign}*{impact_word(request)}:* {line(_calmly(impact), text_sizes.EXPECTED)}"] if impact else []
-    return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
+    impact = _impact_text(request)
+    sign = _danger_sign(drain) if drain is not None else ""
+    first = [f"{sign}*{impact_word(request)}:* {line(_after_a_colon(impact), text_sizes.EXPECTED)}"] if impact else []
+    return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:MAX_WARNINGS])]
 
 
 def impact_word(request: Request) -> str:
@@ -182,7 +183,7 @@ def impact_word(request: Request) -> str:
     return "Impact of the first step" if request.covers else "Impact"
 
 
-def _felt(request: Request) -> str:
+def _impact_text(request: Request) -> str:
     drains = [each for each in request.plan.circumstances if each.name == DRAIN]
     # "none" is not the word beside streams that may be cut.
     none, _, rest = request.plan.expected.partition(": ")
@@ -191,12 +192,12 @@ def _felt(request: Request) -> str:
     return "; ".join(filter(None, (expected, *map(streams_in, drains))))
 
 
-def _calmly(text: str) -> str:
+def _after_a_colon(text: str) -> str:
     """`none, pods keep running`: it follows a colon already."""
     return text.replace("none: ", "none, ", 1) if text.startswith("none: ") else text
 
 
-def _danger(drain: Circumstance) -> str:
+def _danger_sign(drain: Circumstance) -> str:
     """Streams that are cut for certain, and those that may be, are never shown as harmless."""
     if has_no_streams(drain):
         return ""
@@ -205,9 +206,9 @@ def _danger(drain: Circumstance) -> str:
 
 def _notes(request: Request) -> list[str]:
     """What else is to be weighed, in small print; the rest is in the details."""
-    shown = DIFFERENCES if all(len(call.differences) <= EDITS for call in request.plan.calls) else ""
+    shown = DIFFERENCES if all(len(call.differences) <= MAX_EDITS for call in request.plan.calls) else ""
     notes = [each.text for each in request.plan.circumstances if each.grade == "note" and each.name != shown]
-    return [f"• {line(each, 160)}" for each in notes[:NOTES]]
+    return [f"• {line(each, 160)}" for each in notes[:MAX_NOTES]]
 
 
 def _undo_text(request: Request) -> str:
@@ -241,20 +242,20 @@ def _steps(run: Run, request: Request) -> list[str]:
     """What this approval lets the bot do; once it is granted, only how far it has come."""
     steps = [*request.plan.steps]
     if request.status == "granted":
-        come_to = _come_to(run, request)
-        if come_to is None or come_to >= len(steps):
+        at_step = _step_under_way(run, request)
+        if at_step is None or at_step >= len(steps):
             return []
-        at = f" (step {come_to + 1} of {len(steps)})" if len(steps) > 1 else ""
+        at = f" (step {at_step + 1} of {len(steps)})" if len(steps) > 1 else ""
         if run.is_halted:
-            lapses = "" if come_to else ", or asks again if the approval has lapsed by then"
+            lapses = "" if at_step else ", or asks again if the approval has lapsed by then"
             return [f"⛔ Halted: `{resume_command(run)}` continues{at}{lapses}"]
         progress = run.change.progress if run.change is not None else ""
-        return [f"🔧 {flags_as_code(line(progress or _under_way(steps[come_to]), 400))}{at}"]
+        return [f"🔧 {flags_as_code(line(progress or _under_way(steps[at_step]), 400))}{at}"]
     if request.status not in ("open", "advised"):
         return []
     title = request_title(run, request)
-    shown = [f"{place}. {_step(step, title)}" for place, step in enumerate(steps[:STEPS], start=1)]
-    shown += [f"… and {len(steps) - STEPS} more steps, in the details"] if len(steps) > STEPS else []
+    shown = [f"{place}. {_step(step, title)}" for place, step in enumerate(steps[:MAX_STEPS], start=1)]
+    shown += [f"… and {len(steps) - MAX_STEPS} more steps, in the details"] if len(steps) > MAX_STEPS else []
     return shown + covered(request)
 
 
@@ -270,34 +271,34 @@ def _rolls_out(request: Request) -> bool:
 
 
 def _under_way(step: Step) -> str:
-    return step.title if isinstance(step, Call) else f"Waiting until {_clause(step.title)}"
+    return step.title if isinstance(step, Call) else f"Waiting until {_as_clause(step.title)}"
 
 
 def _step(step: Step, title: str) -> str:
     """One step with its differences, without those that the title of the request or of the step says."""
     if not isinstance(step, Call):
-        return f"Wait up to {lasting(step.within_seconds)} until {line(_clause(step.title), 300)}"
+        return f"Wait up to {lasting(step.within_seconds)} until {line(_as_clause(step.title), 300)}"
     edits = [difference(each) for each in step.differences if each.text and each.path]
-    if len(edits) > EDITS:
+    if len(edits) > MAX_EDITS:
         return flags_as_code(line(step.title, 300))
     new = [each for each in edits if each not in title and each.rpartition(": ")[2] not in step.title]
-    shown = ", ".join(code(_beside(step.title, each), SIDE) for each in new)
+    shown = ", ".join(code(_without_its_object(step.title, each), SIDE_CHARACTERS) for each in new)
     return flags_as_code(line(step.title, 300)) + (f": {shown}" if shown else "")
 
 
-def _beside(title: str, edit: str) -> str:
+def _without_its_object(title: str, edit: str) -> str:
     """The difference without the name of its object where the title says it."""
     name, _, rest = edit.partition(": ")
     return rest if rest and name in title else edit
 
 
-def _clause(title: str) -> str:
+def _as_clause(title: str) -> str:
     """The title of a wait, in the middle of a sentence."""
     word, _, rest = title.partition(" ")
     return f"{word.lower()} {rest}" if word in ("The", "All", "At", "An", "No") else title
 
 
-def _come_to(run: Run, request: Request) -> int | None:
+def _step_under_way(run: Run, request: Request) -> int | None:
     """The step under way; one past the last when all are done; None when it is not known."""
     if request.outcome == "done":
         return len(request.plan.steps)
@@ -308,13 +309,13 @@ def _come_to(run: Run, request: Request) -> int | None:
 def difference(each: Difference) -> str:
     if each.text:
         return each.text
-    return f"{each.path}: {value(each.before)[:SIDE]} → {value(each.after)[:SIDE]}"
+    return f"{each.path}: {value(each.before)[:SIDE_CHARACTERS]} → {value(each.after)[:SIDE_CHARACTERS]}"
 
 
 # --- who decides -----------------------------------------------------------------------------------------------------
 
 
-def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
+def _who_decides(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     """Who decides, until when, and related notes; left out once it is decided."""
     edited = f"📝 Its values were edited by {mention(request.edited_by)}." if request.edited_by else ""
     if request.status == "advised" and run.advised == request:
@@ -388,7 +389,7 @@ def _confirm(run: Run, request: Request, label: str) -> Block | None:
 
 def consequence(request: Request) -> tuple[str, str]:
     """What users feel of it, and how it is taken back."""
-    return _calmly(_felt(request) or "none expected"), _calmly(_undo_text(request))
+    return _after_a_colon(_impact_text(request) or "none expected"), _after_a_colon(_undo_text(request))
 
 
 def approve_label(request: Request) -> str:

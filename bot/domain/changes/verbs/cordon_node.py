@@ -30,14 +30,14 @@ def plan_cordon(situation: Situation) -> Plan:
         title=f"Cordon node {name_of(node)}: no new pods there",
         choices={"node": name_of(node), "uid": uid_of(node)},
         steps=(cordon_call(node, situation.context), node_seen(node, cordoned=True)),
-        circumstances=(*cordon_circumstances(situation.snapshot, node), _passengers(situation.snapshot, node)),
+        circumstances=(*cordon_circumstances(situation.snapshot, node), _pods_on_it(situation.snapshot, node)),
         risk=VERB.risk,
         expected=PODS_STAY,
         undo_text="uncordon the node",
     )
 
 
-def _passengers(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
+def _pods_on_it(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
     ours, others, _staying = on_node(snapshot, node)
     text = f"{len(ours)} of our pods {'runs' if len(ours) == 1 else 'run'} there" + (
         f"; {listed(others)}" if others else ""

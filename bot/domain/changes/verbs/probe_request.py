@@ -43,7 +43,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         raise impossible(f"{name_of(pod)} was not taken out of rotation by the bot", "take it out of rotation first")
     if not is_ready(pod) or not dig(pod, "status", "podIP"):
         raise impossible(f"{name_of(pod)} is not Ready", "wait for it")
-    company = _company(snapshot, pod)
+    company = _other_requests(snapshot, pod)
     tokens = _tokens(situation)
     seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MAX_MINUTES)
     request = f"one request of {tokens} tokens to {name_of(pod)}, at most {seconds / 60:.0f} minutes"
@@ -91,7 +91,7 @@ def canary_asked_for(situation: Situation) -> dict[str, str]:
     return {"canary": name_of(canary)} if is_asked and canary is not None else {}
 
 
-def _company(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
+def _other_requests(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
     """Raise if there are other requests: their blocks would be counted as the probe's."""
     load = snapshot.load.get(name_of(pod))
     known = [] if load is None else [each for each in (load.running, load.waiting) if each is not None]

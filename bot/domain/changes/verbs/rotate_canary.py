@@ -44,14 +44,14 @@ def plan_rotate_canary(situation: Situation) -> Plan:
         title=f"Take the canary {name_of(canary)} {into} rotation",
         choices={"uid": uid_of(pod), "rotation": wanted},
         steps=steps,
-        circumstances=(_promise(canary),) if wanted == "in" else (),
+        circumstances=(_answers_of_canary(canary),) if wanted == "in" else (),
         risk=VERB.risk,
         expected="none: it shares the new requests" if wanted == "in" else "none: its running requests finish",
         undo_text=f"it is taken {'out of' if wanted == 'in' else 'into'} rotation again",
     )
 
 
-def _promise(canary: Obj) -> Circumstance:
+def _answers_of_canary(canary: Obj) -> Circumstance:
     edits = annotations_of(canary).get(EDITS_ANNOTATION, "edits that are not known")
     return Circumstance(name="answers", grade="note", text=f"people get answers from the canary's settings: {edits}")
 

@@ -72,7 +72,7 @@ from bot.domain.kernel.errors import impossible, not_needed
 OF_AUTOSCALER = "autoscaler"
 NO_CHANGE = frozenset({"undo", "probe_request", "run_job"})
 _LETS_GO = "Let the rollout of {} that somebody else began go on"
-NAMED = 2
+MAX_NAMED = 2
 """Calls in a title, edits of one, and changes that stay."""
 
 
@@ -126,8 +126,8 @@ def _title(inverses: Sequence[_Inverse]) -> str:
         return _LETS_GO.format(let_go.call.target.name)
     named = [each.call for each in inverses if not each.is_template_patch or _edits(each.call)]
     descriptions = list(dict.fromkeys(map(_in_words, named or [inverses[-1].call])))
-    more = f"; and {len(descriptions) - NAMED} more" if len(descriptions) > NAMED else ""
-    return "; ".join(descriptions[:NAMED]) + more
+    more = f"; and {len(descriptions) - MAX_NAMED} more" if len(descriptions) > MAX_NAMED else ""
+    return "; ".join(descriptions[:MAX_NAMED]) + more
 
 
 def _in_words(call: Call) -> str:
@@ -136,8 +136,8 @@ def _in_words(call: Call) -> str:
 
 
 def _in_short(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
-    return ", ".join(texts[:NAMED]) + more
+    more = f" and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+    return ", ".join(texts[:MAX_NAMED]) + more
 
 
 def _edits(call: Call) -> list[str]:
@@ -319,7 +319,7 @@ def _steps(
     steps, circumstances = _as_one_rollout(snapshot, context, others) or _with_waits(snapshot, context, others)
     if bounds:
         return (*steps, *(inverse.call for inverse in bounds)), circumstances
-    held = without_scale_in(_fewest(snapshot, others), steps)
+    held = without_scale_in(_with_fewest_replicas(snapshot, others), steps)
     # The floor is held for the undo alone: it is no change that people could be asked about.
     steps = tuple(step.model_copy(update={"restores": True}) if isinstance(step, Call) else step for step in held)
     return steps, (*circumstances, *scale_in_note(snapshot))
@@ -334,13 +334,13 @@ def _let_go(
     before, ends, templates = rolling[0].before, rolling[-1], _last_templates(inverses)
     line = Difference(path=STRATEGY, text="rollout settings as they were before")
     wording = Wording(title=_LETS_GO.format(ends.call.target.name), undo_title="", differences=(line,))
-    call = patch_call(before, ends.call.target.kind, _in_one(rolling), wording)
+    call = patch_call(before, ends.call.target.kind, _merged_edits(rolling), wording)
     call = call.model_copy(update={"restores": True, "undoes": ends.call.undoes, "undo": (), "no_undo": TAKES_BACK})
     leaving = drain_circumstance(snapshot, drain_mode(snapshot), replaced_by(snapshot, templates[0]))
     return (call, rolled_out(ends.after, templates, context), *others), (leaving, *weighed)
 
 
-def _fewest(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> ClusterSnapshot:
+def _with_fewest_replicas(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> ClusterSnapshot:
     """Returns the cluster with as few replicas as the undo comes to: a higher floor would add them again."""
     workload = snapshot.workload
     left = [replicas_of(inverse.after) for inverse in inverses if inverse.call.subresource == "scale"]
@@ -360,7 +360,7 @@ def _with_waits(
         if inverse.is_template_patch and rolls_again:
             steps.append(inverse.call)
             continue
-        before, after, weighed = _around(snapshot, context, inverse)
+        before, after, weighed = _steps_around(snapshot, context, inverse)
         # With the pods that a scale-in ends, what was recorded about them ends too.
         ends = tuple(uid for step in after if isinstance(step, Wait) for uid in step.parameters.get("ends", ()))
         steps += [*before, inverse.call.model_copy(update={"ends": ends}), *after]
@@ -391,7 +391,7 @@ def _as_one_rollout(
         return None
     lines = tuple(line for inverse in rolling for line in inverse.call.differences)
     wording = Wording(title=rolling[-1].call.title, undo_title="none: an undo is not undone", differences=lines)
-    change = TemplateChange(_in_one(rolling), templates, wording)
+    change = TemplateChange(_merged_edits(rolling), templates, wording)
     others, weighed = _with_waits(snapshot, context, [inverse for inverse in inverses if inverse not in rolling])
     undoes = rolling[-1].call.undoes
     rolled = tuple(
@@ -401,7 +401,7 @@ def _as_one_rollout(
     return (*others, *rolled), (*weighed, *rollout_circumstances(snapshot, templates))
 
 
-def _in_one(rolling: Sequence[_Inverse]) -> list[FieldEdit]:
+def _merged_edits(rolling: Sequence[_Inverse]) -> list[FieldEdit]:
     """Returns all edits of these inverses as if they were one."""
     paths = dict.fromkeys(op["path"] for inverse in rolling for op in inverse.call.body if op["op"] != "test")
     outer = [path for path in paths if not any(path.startswith(other + "/") for other in paths)]
@@ -409,10 +409,10 @@ def _in_one(rolling: Sequence[_Inverse]) -> list[FieldEdit]:
     return [edit for edit in edits if edit.before != edit.after]
 
 
-Around = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
+StepsAround = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
 
 
-def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
+def _steps_around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> StepsAround:
     """Returns what to do before an inverse call and what to wait for after it."""
     call = inverse.call
     if call.target.kind == "Job":
@@ -424,11 +424,11 @@ def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) 
     if call.target.kind == "Node":
         return [], [], ()
     if call.target.kind == "Pod":
-        return _around_label(snapshot, context, inverse)
+        return _steps_around_label(snapshot, context, inverse)
     if call.target.kind == "ConfigMap":
         return [], [], ()
     if call.subresource == "scale":
-        return _around_scale(snapshot, context, inverse)
+        return _steps_around_scale(snapshot, context, inverse)
     if call.target.kind not in KINDS:
         # An autoscaler's minimum: whether fewer replicas are enough is its own decision.
         return [], [], ()
@@ -441,7 +441,7 @@ def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) 
     return [], waits, rollout_circumstances(snapshot, templates)
 
 
-def _around_label(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
+def _steps_around_label(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> StepsAround:
     """A pod returns to rotation, or leaves it again, like an isolated one."""
     pod = inverse.before
     if not any(op["path"].startswith("/metadata/labels/") for op in inverse.call.body):
@@ -452,7 +452,7 @@ def _around_label(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inv
     return [], list(emptied_steps(pod, context, ends=False)), (others_carry_on(snapshot, pod),)
 
 
-def _around_scale(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
+def _steps_around_scale(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> StepsAround:
     """Returning to fewer replicas ends chosen, drained ones, like any scale-in."""
     now, wanted = replicas_of(inverse.before), replicas_of(inverse.after)
     after: list[Step] = [scaled(snapshot, wanted, context)]
