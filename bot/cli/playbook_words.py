@@ -38,10 +38,10 @@ def _verbs() -> Iterator[str]:
 
 
 def _probes() -> Iterator[str]:
-    for name, probe in PROBES.items():
-        yield f"{name}: {probe.help}"
-        for parameter, help_line in probe.parameters.items():
-            yield f"  parameters, {parameter}: {help_line}"
+    for probe in PROBES.values():
+        yield f"{probe.name}: {probe.help}"
+        for name, parameter in probe.parameters.items():
+            yield f"  parameters, {name}: {parameter.help}"
         for kind, text in KIND_TEXTS.items():
             yield from _list(f"{text}:", (f".{part}" for part, its in probe.kinds.items() if its == kind))
 

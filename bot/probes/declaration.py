@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import get_type_hints
 
 from bot.domain.kernel.target import Target
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.signal import Kind
 from bot.flow.incident_history import PastRuns
 from bot.flow.ports.readings import (
@@ -82,12 +83,8 @@ class Probe:
     """Builds the function that answers a request."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Units of the numbers in its answer."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    """Each parameter that a playbook may set, with one line of help."""
-    numbers: Collection[str] = ()
-    """Parameters that are numbers."""
-    durations: Collection[str] = ()
-    """Parameters that are durations."""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    """The parameters that a playbook may set."""
 
     @cached_property
     def kinds(self) -> Mapping[str, Kind]:

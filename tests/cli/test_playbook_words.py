@@ -20,7 +20,10 @@ pytestmark = pytest.mark.fast
 
 
 def test_every_probe_and_parameter_says_what_it_means() -> None:
-    help_lines = {name: [probe.help, *probe.parameters.values()] for name, probe in PROBES.items()}
+    help_lines = {
+        name: [probe.help, *(parameter.help for parameter in probe.parameters.values())]
+        for name, probe in PROBES.items()
+    }
     assert {name: lines for name, lines in help_lines.items() if not all(lines) or "\n" in "".join(lines)} == {}
 
 

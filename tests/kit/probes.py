@@ -1,6 +1,7 @@
 """Calls one probe through its declaration."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
 from typing import Any
 
 from bot.domain.cluster.snapshot import ClusterSnapshot
@@ -44,8 +45,8 @@ class NotGiven:
 
 
 def sources(at: float, **given: Any) -> Sources:
-    required = ("history", "logs", "finder", "pages", "samples", "runs", "router")
-    return Sources(**{"now": lambda: at, **{name: NotGiven(name) for name in required}, **given})
+    required = {field.name: NotGiven(field.name) for field in fields(Sources) if field.default is MISSING}
+    return Sources(**{**required, "now": lambda: at, **given})
 
 
 def request(

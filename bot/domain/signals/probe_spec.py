@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from bot.domain.signals.signal import Kind
+
+
+@dataclass(frozen=True)
+class Parameter:
+    help: str
+    """One line for authors of playbooks."""
+    kind: Literal["text", "number", "duration"] = "text"
 
 
 class ProbeSpec(Protocol):
@@ -32,18 +40,8 @@ class ProbeSpec(Protocol):
         ...
 
     @property
-    def parameters(self) -> Mapping[str, str]:
-        """Each parameter that a playbook may set, with one line of help."""
-        ...
-
-    @property
-    def numbers(self) -> Collection[str]:
-        """Parameters that are numbers."""
-        ...
-
-    @property
-    def durations(self) -> Collection[str]:
-        """Parameters that are durations."""
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The parameters that a playbook may set."""
         ...
 
 

@@ -10,6 +10,7 @@ from bot.domain.cluster.in_common import JudgedReplica, in_common, judged_replic
 from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.rollout import new_and_old_pods
 from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.sampling import metrics_of, read_window
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import MeanSignal, RatioSignal
@@ -94,11 +95,11 @@ PROBE = Probe(
     help="How many replicas are bad, and the node, zone or newest revision that only these have.",
     answer=BadReplicas,
     parameters={
-        "thrash_above": "Preemptions per finished request above which a replica is bad.",
-        "slow_above": "Instead: how many times the median time of a request, at equal lengths, makes a replica bad.",
-        "over": "The window that is read.",
+        "thrash_above": Parameter("Preemptions per finished request above which a replica is bad.", "number"),
+        "slow_above": Parameter(
+            "Instead: how many times the median time of a request, at equal lengths, makes a replica bad.", "number"
+        ),
+        "over": Parameter("The window that is read.", "duration"),
     },
-    numbers=("thrash_above", "slow_above"),
-    durations=("over",),
     read=lambda sources: ReadBadReplicas(sources.history, sources.now),
 )

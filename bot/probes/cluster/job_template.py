@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.domain.cluster.job import job_template
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.signal import Reading
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, text_asked_for, unreadable
@@ -39,5 +40,7 @@ PROBE = Probe(
     help="Whether the CronJob exists from which run_job would start a Job.",
     answer=JobTemplate,
     read=lambda sources: read_job_template,
-    parameters={"name": "The CronJob's name, or the setting that holds it."},
+    parameters={
+        "name": Parameter("The CronJob's name, or the setting that holds it."),
+    },
 )

@@ -9,6 +9,7 @@ from bot.domain.cluster.objects import FIELD_MANAGER, created_at, dig, seconds_o
 from bot.domain.cluster.owner import aims_at, autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.durations import lasting
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.signal import Reading
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, no_answer, seconds_asked_for
@@ -74,6 +75,7 @@ PROBE = Probe(
     help="Whether somebody else changed the workload lately, and who.",
     answer=OtherActors,
     read=lambda sources: other_actors,
-    parameters={"over": "How much time counts as lately."},
-    durations=("over",),
+    parameters={
+        "over": Parameter("How much time counts as lately.", "duration"),
+    },
 )

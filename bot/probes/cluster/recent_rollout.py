@@ -22,6 +22,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, NUMBERED
 from bot.domain.flags.flags_in_spec import engine_statuses
 from bot.domain.kernel.errors import BotError
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.sampling import metrics_of, read_window
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
@@ -332,8 +333,9 @@ PROBE = Probe(
     help="Whether the workload was rolled out lately, what differs, and whether the bot did it.",
     answer=RecentRollout,
     parameters={
-        "thrash_above": "Preemptions per finished request above which a sample is bad; the first one is the beginning."
+        "thrash_above": Parameter(
+            "Preemptions per finished request above which a sample is bad; the first one is the beginning.", "number"
+        ),
     },
-    numbers=("thrash_above",),
     read=lambda sources: ReadRecentRollout(sources.history),
 )

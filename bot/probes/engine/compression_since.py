@@ -15,6 +15,7 @@ from bot.domain.cluster.objects import dig
 from bot.domain.cluster.rollout import replica_sets_of, revision_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import engine_container
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.signal import Reading
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
@@ -106,6 +107,8 @@ PROBE = Probe(
     label="Compression since",
     help="When the compression was switched on, and by what.",
     answer=CompressionSince,
-    parameters={"said": "Names of moments that a person may have given; the first known one counts."},
+    parameters={
+        "said": Parameter("Names of moments that a person may have given; the first known one counts."),
+    },
     read=lambda sources: compression_since,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bot.domain.signals.history import Missing, gather, measured, reader_of
 from bot.domain.signals.metric import value_of
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.sampling import MADE
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
@@ -146,10 +147,8 @@ PROBE = Probe(
     help="Of ten polls, how many found requests on a replica and none finished.",
     answer=NoProgress,
     parameters={
-        "over": "How long the ten polls take together.",
-        "bad": "How many polls without progress are a hang, 3 by default: a number or a setting.",
+        "over": Parameter("How long the ten polls take together.", "duration"),
+        "bad": Parameter("How many polls without progress are a hang, 3 by default: a number or a setting.", "number"),
     },
-    numbers=("bad",),
-    durations=("over",),
     read=ReadNoProgress.of,
 )

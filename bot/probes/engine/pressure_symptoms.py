@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bot.domain.cluster.objects import dig, seconds_of
 from bot.domain.flags.flags_in_spec import engine_statuses
 from bot.domain.kernel.numbers import is_number
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.sampling import SampledSpec
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import MetricSignal, QuantileSignal
@@ -113,7 +114,9 @@ PROBE = Probe(
     label="Early signs",
     help="How many early signs of pressure there are at once.",
     answer=PressureSymptoms,
-    parameters={"over": "How much time counts as now.", "past": "How long ago the time before it began."},
-    durations=("over", "past"),
+    parameters={
+        "over": Parameter("How much time counts as now.", "duration"),
+        "past": Parameter("How long ago the time before it began.", "duration"),
+    },
     read=ReadPressureSymptoms.of,
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bot.domain.kernel.durations import lasting
 from bot.domain.signals.history import History, Missing, gather
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.sampling import bucket_rises
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import COARSEST_SECONDS, Window
@@ -113,7 +114,8 @@ PROBE = Probe(
     units={"above": "ratio"},
     help="The length that at most `share` of a day's requests exceeded.",
     answer=RequestLengths,
-    parameters={"share": "The share of requests that may be longer."},
-    numbers=("share",),
+    parameters={
+        "share": Parameter("The share of requests that may be longer.", "number"),
+    },
     read=ReadRequestLengths.of,
 )

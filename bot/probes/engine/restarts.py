@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.signal import Reading
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, seconds_asked_for, staying
@@ -105,9 +106,10 @@ PROBE = Probe(
     help="How often engines ended since the incident opened, and whether memory was the reason.",
     answer=Restarts,
     parameters={
-        "over": "Count only what ended within this time.",
-        "since": "Count only what ended since then; `state`: since the state was entered; or `answers.<question>`.",
+        "over": Parameter("Count only what ended within this time.", "duration"),
+        "since": Parameter(
+            "Count only what ended since then; `state`: since the state was entered; or `answers.<question>`."
+        ),
     },
-    durations=("over",),
     read=lambda sources: ReadRestarts(sources.logs),
 )

@@ -20,6 +20,7 @@ from bot.domain.signals.history import (
     ranks_with,
     rise,
 )
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.sampling import MeanRequest, median_request
 from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, Scrape
 from bot.domain.signals.signal import Reading, unknown
@@ -162,7 +163,8 @@ PROBE = Probe(
     help="An engine rank (kind: rank) or model (kind: model) whose requests take longer than those of the others, "
     "at equal lengths.",
     answer=SlowPart,
-    parameters={"over": "How much time is compared."},
-    durations=("over",),
+    parameters={
+        "over": Parameter("How much time is compared.", "duration"),
+    },
     read=ReadSlowPart.of,
 )

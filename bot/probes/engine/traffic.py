@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.domain.signals.load_log import LOAD, load_of
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Window
 from bot.flow.ports.readings import LoadLog, ProbeRequest
@@ -90,7 +91,9 @@ PROBE = Probe(
     units={"arrivals": "per second"},
     help="Arrivals and lengths of requests against the same time yesterday, as ratios.",
     answer=Traffic,
-    parameters={"over": "How much time is compared.", "ago": "How long before it the time to compare with is."},
-    durations=("over", "ago"),
+    parameters={
+        "over": Parameter("How much time is compared.", "duration"),
+        "ago": Parameter("How long before it the time to compare with is.", "duration"),
+    },
     read=lambda sources: ReadTraffic(sources.history, sources.now, sources.loads),
 )

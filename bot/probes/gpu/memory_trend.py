@@ -12,6 +12,7 @@ from statistics import median
 
 from bot.domain.cluster.objects import name_of
 from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.sampling import end_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.trend import DAY_SECONDS, Trend, trend_of
@@ -136,6 +137,8 @@ PROBE = Probe(
     units=dict.fromkeys(("free_per_day", "host_per_day", "taken"), "GiB"),
     help="Whether memory leaks, by its trend over the day before the incident.",
     answer=MemoryTrend,
-    parameters={"since": "A past time: `taken` is how much less is free now than on the day before it."},
+    parameters={
+        "since": Parameter("A past time: `taken` is how much less is free now than on the day before it."),
+    },
     read=lambda sources: ReadMemoryTrend(sources.memory),
 )

@@ -17,6 +17,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.subjects import FACILITY
 from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.references import pick_in
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Point, slope
 from bot.flow.ports.readings import ProbeRequest
@@ -279,6 +280,8 @@ PROBE = Probe(
     units={"hottest": "°C", "margin": "°C", "rising": "°C a minute"},
     help="How far heat reaches, as scope: none, one (node) or facility (a rack or a hall).",
     answer=ThermalScope,
-    parameters={"rack": "The label of nodes that names their rack."},
+    parameters={
+        "rack": Parameter("The label of nodes that names their rack."),
+    },
     read=ReadThermalScope,
 )

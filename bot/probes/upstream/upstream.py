@@ -16,6 +16,7 @@ from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.errors import BotError, SourceError
+from bot.domain.signals.probe_spec import Parameter
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import DURATION, Reading
 from bot.domain.signals.window import NEEDED_SHARE
@@ -130,7 +131,8 @@ PROBE = Probe(
     units={"router_errors": "ratio", "gateway_p99": DURATION},
     help="What is wrong before the engines: the router, the gateway, the autoscaler.",
     answer=Upstream,
-    parameters={"over": "How long before the incident replicas are counted."},
-    durations=("over",),
+    parameters={
+        "over": Parameter("How long before the incident replicas are counted.", "duration"),
+    },
     read=lambda sources: ReadUpstream(history=sources.history, router=sources.router),
 )

@@ -71,13 +71,14 @@ def _probe(
             yield Mistake((*path, "parameters", name), f"'{signal.probe}' has no parameter '{name}'", hint, at_key=True)
         for name, value in signal.parameters.items():
             at = (*path, "parameters", name)
-            if name in probe.durations:
+            kind = probe.parameters[name].kind if name in probe.parameters else "text"
+            if kind == "duration":
                 yield from duration(at, str(value), playbook, settings)
             elif isinstance(value, str) and (setting := setting_in(value)) is not None:
                 yield from known(at, setting, playbook.settings, "setting")
-                if name in probe.numbers and setting in settings and not is_number(settings[setting]):
+                if kind == "number" and setting in settings and not is_number(settings[setting]):
                     yield Mistake(at, f"'{value}' is not a number", "Write a number, or a setting that is one.")
-            elif name in probe.numbers and not is_of_kind("a number", value):
+            elif kind == "number" and not is_of_kind("a number", value):
                 yield Mistake(at, f"{as_written(value)} is not a number", "Write a number or settings.<name>.")
 
 
