@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.catalogue import VERBS
-from bot.domain.changes.circumstances import DRAIN
-from bot.domain.changes.plan import RISKS, LedgerEntry, Plan, Risk
+from bot.domain.changes.plan import DRAIN, RISKS, LedgerEntry, Plan, Risk
 from bot.domain.cluster.owner import AUTOSCALERS
 from bot.domain.kernel.schedule import open_until
 from bot.domain.kernel.target import Target

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.changes.drain import DrainMode
-from bot.domain.changes.plan import Circumstance
+from bot.domain.changes.plan import DRAIN, LAST_ROOM, ROOM, Circumstance
 from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of, claims_devices
 from bot.domain.cluster.disruption import Budget
 from bot.domain.cluster.node_autoscaler import USUAL_WAIT
@@ -29,8 +29,6 @@ from bot.domain.kernel.redaction import redacted_data
 
 NAMED = 3
 """Pods named in one circumstance."""
-DRAIN = "drain"
-"""The circumstance that says what the end of pods does to the requests they serve."""
 _NO_STREAMS = "0 streams are open"
 _MAY_BE_CUT = "; any that needs longer than "
 _NATIVE_DRAIN = ": native drain, "
@@ -129,7 +127,7 @@ def last_room(snapshot: ClusterSnapshot, more: int) -> Circumstance | None:
         text = "a node has to be added for it, so platform decides too"
     else:
         text = "it takes the last room that there is: no surge or canary fits afterwards, so platform decides too"
-    return Circumstance(name="last_room", grade="warning", text=text)
+    return Circumstance(name=LAST_ROOM, grade="warning", text=text)
 
 
 def room_for(snapshot: ClusterSnapshot, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:
@@ -176,7 +174,7 @@ def in_place_circumstance(snapshot: ClusterSnapshot, why: str, stay: int) -> Cir
         running, waiting = found
         then = f", then up to {running / stay:.0f}" if stay < now else ""
         text += f"; {running / now:.0f} requests run on each now{then}; {waiting:.0f} wait"
-    return Circumstance(name="room", grade="note" if canary and stay >= ready else "warning", text=text)
+    return Circumstance(name=ROOM, grade="note" if canary and stay >= ready else "warning", text=text)
 
 
 def serving_canary(snapshot: ClusterSnapshot) -> list[Obj]:
@@ -203,7 +201,7 @@ def _room(
     snapshot: ClusterSnapshot, template: Obj, room: Capacity | str, pods: int, what: str, *, is_needed: bool
 ) -> Circumstance:
     if isinstance(room, str):
-        return Circumstance(name="room", grade="warning", text=f"room for the {what} is not known: {room}")
+        return Circumstance(name=ROOM, grade="warning", text=f"room for the {what} is not known: {room}")
     if room.replicas_that_fit < pods:
         free = f"{room.free_total} free accelerators on schedulable nodes, room for {room.replicas_that_fit}"
         if explanation := room.explanation:
@@ -215,15 +213,15 @@ def _room(
                 f"no room for the {what} now: {free}{'; ' if ended else '. '}{ends} pod may be Pending for {USUAL_WAIT}"
                 " while a node is added; if none is, the wait ends at once with the reason"
             )
-            return Circumstance(name="room", grade="warning", text=text)
+            return Circumstance(name=ROOM, grade="warning", text=text)
         if not is_needed:
-            return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
+            return Circumstance(name=ROOM, grade="warning", text=f"no room for the {what} now: {free}")
         hint = "free a GPU or add a node" + (f"; pods of lower priority hold some: {ended}" if ended else "")
         raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", hint)
     best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
     besides = f"; {room.explanation}" if room.explanation else ""
     text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"
-    return Circumstance(name="room", grade="warning" if room.unread or room.is_quota_unknown else "fine", text=text)
+    return Circumstance(name=ROOM, grade="warning" if room.unread or room.is_quota_unknown else "fine", text=text)
 
 
 def streams_of(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> float | None:

@@ -106,6 +106,14 @@ class Circumstance(BaseModel):
 
 FLAG_TABLE = "flag_table"
 """The circumstance about flags of this engine version; a warning if it is not known whether it has one."""
+DRAIN = "drain"
+"""The circumstance that says what the end of pods does to the requests they serve."""
+ROOM = "room"
+"""The circumstance about room for new replicas: with it, a change takes the lease of the cluster's room."""
+LAST_ROOM = "last_room"
+"""The circumstance that no accelerator stays free: other teams decide too."""
+DIFFERENCES = "differences"
+"""The circumstance that lists the edits of a rollback."""
 
 
 class Plan(BaseModel):

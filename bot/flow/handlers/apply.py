@@ -16,7 +16,7 @@ import structlog
 from bot.domain.approvals.grant import Approved, Request, grant
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.interference import interference
-from bot.domain.changes.plan import Call, Plan, Step, Wait, highest
+from bot.domain.changes.plan import ROOM, Call, Plan, Step, Wait, highest
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.node_disruption import NodeDisruption, node_disruption
 from bot.domain.incidents.effect import ApplyStep
@@ -466,7 +466,7 @@ def lease_keys(target: Target, plan: Plan, *, is_first: bool) -> list[str]:
     """The exclusive leases: the workload, every node that the plan touches, and at first the room that it takes."""
     nodes = {step.target.name for step in _calls(plan.steps) if step.target.kind == "Node"}
     nodes |= {str(plan.choices["node"])} if "node" in plan.choices else set()
-    takes_room = is_first and any(each.name == "room" for each in plan.circumstances)
+    takes_room = is_first and any(each.name == ROOM for each in plan.circumstances)
     room = [f"room/{target.cluster}"] if takes_room else []
     return [f"workload/{target.key}", *(f"node/{target.cluster}/{name}" for name in sorted(nodes)), *room]
 

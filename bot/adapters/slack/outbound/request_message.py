@@ -63,8 +63,8 @@ from bot.domain.approvals.grant import (
     Request,
     still_missing,
 )
-from bot.domain.changes.circumstances import DRAIN, has_no_streams, may_cut_streams, streams_in
-from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Step
+from bot.domain.changes.circumstances import has_no_streams, may_cut_streams, streams_in
+from bot.domain.changes.plan import DIFFERENCES, DRAIN, Call, Circumstance, Difference, Plan, Step
 from bot.domain.incidents.run import News, Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks import text_sizes
@@ -76,8 +76,6 @@ TEXT_CHARACTERS = 2_000
 MAX_DIFFERENCES_IN_TEXT = 10
 """Differences that the notification spells out."""
 COMMIT_CHARACTERS = 2_800
-DIFFERENCES = "differences"
-"""The circumstance that lists the edits of a rollback; of a few, each is in its step already."""
 SIDE_CHARACTERS = 100
 """How much of either side of a difference is shown."""
 
@@ -206,6 +204,7 @@ def _danger_sign(drain: Circumstance) -> str:
 
 def _notes(request: Request) -> list[str]:
     """What else is to be weighed, in small print; the rest is in the details."""
+    # Of a few edits, each is in its step already.
     shown = DIFFERENCES if all(len(call.differences) <= MAX_EDITS for call in request.plan.calls) else ""
     notes = [each.text for each in request.plan.circumstances if each.grade == "note" and each.name != shown]
     return [f"• {line(each, 160)}" for each in notes[:MAX_NOTES]]

@@ -19,7 +19,7 @@ from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
 from bot.domain.changes.differences import changed
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.images import image_notes
-from bot.domain.changes.plan import Circumstance, Difference, Wait
+from bot.domain.changes.plan import ROOM, Circumstance, Difference, Wait
 from bot.domain.cluster.capacity import capacity_for
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit
@@ -303,9 +303,9 @@ def _surge_room(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
         if replaced_by(snapshot, template):
             return in_place_circumstance(snapshot, why, _serving_in_place(snapshot, template))
         text = f"no room for one more pod ({why}), and no replica has to end"
-        return Circumstance(name="room", grade="warning", text=text)
+        return Circumstance(name=ROOM, grade="warning", text=text)
     if runs_already(snapshot, template):
-        return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
+        return Circumstance(name=ROOM, grade="fine", text="no room is needed: nothing has to start")
     # A stuck rollout is reverted by ending its new pods, which needs no capacity.
     return room_for(snapshot, template, 1, "surge pod", is_needed=rollout_state(workload_of(snapshot)).is_over)
 
@@ -315,7 +315,7 @@ def _recreated_circumstances(snapshot: ClusterSnapshot, workload: Obj, template:
     room = "no room is needed: every replica ends before the first new one starts"
     text = f"Recreate ends all {replicas} replicas before the first new one starts; {ready} serve now"
     return (
-        Circumstance(name="room", grade="fine", text=room),
+        Circumstance(name=ROOM, grade="fine", text=room),
         Circumstance(name="capacity", grade="warning", text=text),
         rolling_budget_note(snapshot, replace(strategy_of(workload), max_unavailable=replicas)),
         drain_circumstance(snapshot, drain_mode(snapshot), replaced_by(snapshot, template)),
@@ -331,7 +331,7 @@ def _numbered_circumstances(snapshot: ClusterSnapshot, workload: Obj, template: 
         f" {strategy.max_unavailable} of {replicas} is down at a time"
     )
     return (
-        Circumstance(name="room", grade="fine", text=room),
+        Circumstance(name=ROOM, grade="fine", text=room),
         Circumstance(name="capacity", grade="warning", text=text),
         _budget_of_evicted(snapshot, evicted) if evicted else rolling_budget_note(snapshot, strategy),
         drain_circumstance(snapshot, drain_mode(snapshot), replicas_present(snapshot)),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bot.domain.changes.circumstances import others_carry_on
 from bot.domain.changes.context import Situation, require_readable
-from bot.domain.changes.plan import Call, Circumstance, Plan
+from bot.domain.changes.plan import ROOM, Call, Circumstance, Plan
 from bot.domain.changes.steps.replica_steps import (
     called,
     emptied_steps,
@@ -62,11 +62,11 @@ def _released(situation: Situation, pod: Obj, calls: Sequence[Call]) -> Plan:
     room = capacity_of(snapshot)
     fits = isinstance(room, Capacity) and room.replicas_that_fit >= 1
     if fits:
-        spare = Circumstance(name="room", grade="fine", text="there is room for its replacement, which starts at once")
+        spare = Circumstance(name=ROOM, grade="fine", text="there is room for its replacement, which starts at once")
     else:
         why = room if isinstance(room, str) else "no accelerator is free"
         text = f"{why}: its replacement may have to wait until {name} has ended, with one replica fewer until then"
-        spare = Circumstance(name="room", grade="warning", text=text)
+        spare = Circumstance(name=ROOM, grade="warning", text=text)
     waits = (spare_ready(snapshot, pod, replicas_of(workload_of(snapshot)), context),) if fits else ()
     return Plan(
         verb=VERB.name,

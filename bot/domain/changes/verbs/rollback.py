@@ -8,7 +8,7 @@ from bot.domain.changes.calls import Wording
 from bot.domain.changes.circumstances import ownership_of
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.deployer import deployer_circumstance, deployers_of
-from bot.domain.changes.plan import Circumstance, Difference, Plan
+from bot.domain.changes.plan import DIFFERENCES, Circumstance, Difference, Plan
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.rolling import (
     expected_downtime,
@@ -105,7 +105,7 @@ def _revision(wanted: Any) -> int:
 def _differences(differences: tuple[Difference, ...]) -> Circumstance:
     listed = "; ".join(d.text for d in differences)
     many = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
-    return Circumstance(name="differences", grade="note", text=f"{many}: {listed}")
+    return Circumstance(name=DIFFERENCES, grade="note", text=f"{many}: {listed}")
 
 
 def _config_maps_stay(differences: tuple[Difference, ...]) -> list[Circumstance]:

@@ -16,7 +16,7 @@ from bot.domain.changes.circumstances import (
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.differences import changed
 from bot.domain.changes.drain import drain_mode
-from bot.domain.changes.plan import Call, Circumstance, Plan, Risk, Step, Wait
+from bot.domain.changes.plan import LAST_ROOM, Call, Circumstance, Plan, Risk, Step, Wait
 from bot.domain.changes.steps.replica_steps import emptied_steps, unready_below, unready_now, victim_call
 from bot.domain.changes.steps.rolling import workload_of
 from bot.domain.changes.verb import FLOORS_OF_AUTOSCALERS, PATCH_POD, Access, Argument, ChangeKind, Verb
@@ -130,7 +130,7 @@ def _room_for_more(snapshot: ClusterSnapshot, more: int) -> tuple[Circumstance, 
 
 def _deciders(circumstances: Iterable[Circumstance]) -> tuple[str, ...]:
     """Adds the platform team if no accelerator stays free."""
-    return LAST_ACCELERATOR_TEAMS if any(each.name == "last_room" for each in circumstances) else ()
+    return LAST_ACCELERATOR_TEAMS if any(each.name == LAST_ROOM for each in circumstances) else ()
 
 
 def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
