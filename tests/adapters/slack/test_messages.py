@@ -853,6 +853,17 @@ def test_a_step_names_its_object_once() -> None:
     assert "1. Cordon node node-1: `schedulable on → off`" in shown
 
 
+def test_a_step_that_sets_flags_names_each_once_with_its_old_value() -> None:
+    answers = '--override-generation-config (not set) → {"max_new_tokens": 484}'
+    texts = ("--max-num-active-seqs (not set) → 8", answers)
+    made = tuple(Difference(path=f"/{number}", text=text) for number, text in enumerate(texts))
+    titled = 'Set --max-num-active-seqs 8, --override-generation-config {"max_new_tokens": 484} on llm'
+    call = plan().calls[0].model_copy(update={"title": titled, "differences": made})
+    asked = request(plan=plan(steps=(call,)))
+    shown = [block["text"]["text"] for block in request_blocks(run(requests={asked.request_id: asked}), asked)[:4]]
+    assert f"1. Set `{texts[0]}`, `{answers}` on llm" in shown
+
+
 def test_what_is_bad_beside_a_verdict_that_holds_is_not_green() -> None:
     held = News(title="Does it stay away?", result="held", text="⚠️ 0 preemptions; users still wait too long", at=BEGAN)
     assert news_line(held) == "⚠️ *Does it stay away?* Yes: 0 preemptions; users still wait too long"

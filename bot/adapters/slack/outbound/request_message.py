@@ -5,7 +5,8 @@ An open request has buttons. They carry the whole digest, so a press is bound to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import (
@@ -274,15 +275,34 @@ def _under_way(step: Step) -> str:
 
 
 def _step(step: Step, title: str) -> str:
-    """One step with its differences, without those that the title of the request or of the step says."""
+    """One step with its differences; one that its title names with the new value alone is shown there."""
     if not isinstance(step, Call):
         return f"Wait up to {lasting(step.within_seconds)} until {line(_as_clause(step.title), 300)}"
     edits = [difference(each) for each in step.differences if each.text and each.path]
     if len(edits) > MAX_EDITS:
         return flags_as_code(line(step.title, 300))
-    new = [each for each in edits if each not in title and each.rpartition(": ")[2] not in step.title]
+    called = line(step.title, 300)
+    named = {after: each for each in edits if (after := _set_to(each)) and after in called}
+    new = [each for each in edits if each not in title and each not in named.values() and not _says(step.title, each)]
     shown = ", ".join(code(_without_its_object(step.title, each), SIDE_CHARACTERS) for each in new)
-    return flags_as_code(line(step.title, 300)) + (f": {shown}" if shown else "")
+    return _with_differences(called, named) + (f": {shown}" if shown else "")
+
+
+def _set_to(edit: str) -> str:
+    """`--max-num-seqs 7` of `--max-num-seqs 64 → 7`, escaped; empty for a difference that is not a flag's."""
+    name, _, after = edit.partition(" → ")
+    return line(f"{name.partition(' ')[0]} {after}") if name.startswith("--") and after else ""
+
+
+def _says(title: str, edit: str) -> bool:
+    """Whether the title says the value of a difference such as `one more replica: llm-canary`."""
+    return not edit.startswith("--") and edit.rpartition(": ")[2] in title
+
+
+def _with_differences(called: str, named: Mapping[str, str]) -> str:
+    """The escaped title of a step, with the old value of each flag beside the new one."""
+    parts = re.split(f"({'|'.join(map(re.escape, named))})", called) if named else [called]
+    return "".join(code(named[part], SIDE_CHARACTERS) if part in named else flags_as_code(part) for part in parts)
 
 
 def _without_its_object(title: str, edit: str) -> str:
