@@ -10,6 +10,7 @@ import pytest
 from bot.adapters.slack import limits
 from bot.adapters.yaml_playbooks import load_playbook, load_table
 from bot.domain.incidents.run import News, Question, Run
+from bot.domain.incidents.series import charted
 from bot.domain.playbooks.language import AskState, EndState, RecommendState
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
@@ -34,6 +35,12 @@ def asked(run: Run, state: str) -> list[Question]:
 def news_of(run: Run) -> list[News]:
     """What the messages of the thread say has happened."""
     return [News.model_validate(dump) for post in run.posts for dump in post.data.get("news", ())]
+
+
+@pytest.mark.parametrize("name", ["kv-cache-oom", "inference-slo-breach", "kv-compression-no-savings"])
+def test_a_chart_begins_with_the_wait_that_people_read_against_its_target(name: str) -> None:
+    playbook = with_stand_ins(load_playbook(packaged_playbooks() / f"{name}.yaml")).entry_playbook
+    assert next(iter(charted(playbook, tuple(playbook.playbook.states)))) == "ttft_p99"
 
 
 COMPRESSION = "kv-compression-no-savings"

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.language import ReadState, WatchState
+from bot.domain.playbooks.language import Finding, ReadState, WatchState
 from bot.domain.signals.labels import words_for
 from bot.domain.signals.sampling import SampledSpec, read_window
 from bot.domain.signals.scrape import Scrape
@@ -79,8 +79,7 @@ def charted(playbook: CompiledPlaybook, path: Sequence[str]) -> dict[str, tuple[
 
 
 def _conditions(playbook: CompiledPlaybook, path: Sequence[str]) -> Iterator[str]:
-    felt = [each.when for each in playbook.playbook.users if _LIMIT.search(each.when)]
-    yield from felt[:1]
+    yield from [each.when for each in playbook.playbook.users if _names_its_limit(each)][:1]
     states = [playbook.state(name) for name in dict.fromkeys(path)]
     for state in reversed(states):
         if isinstance(state, WatchState):
@@ -89,6 +88,11 @@ def _conditions(playbook: CompiledPlaybook, path: Sequence[str]) -> Iterator[str
     for state in states:
         if isinstance(state, ReadState):
             yield from (go.when for go in state.go)
+
+
+def _names_its_limit(felt: Finding) -> bool:
+    """Whether people read it against its target, as in `Users wait 5 s (target 2 s)`."""
+    return any(f"settings.{found['setting']}" in felt.say for found in _LIMIT.finditer(felt.when))
 
 
 def line_of(playbook: CompiledPlaybook, signal: str) -> SampledSpec | None:
