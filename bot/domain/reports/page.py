@@ -112,16 +112,18 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     users = [diagnosis.users if diagnosis is not None else "", report.users_at_the_end]
     began, *ended = dict.fromkeys(each for each in users if each) or ["not known"]
     felt = began + "".join(f"; at the end {each[:1].lower()}{each[1:]}" for each in ended)
-    over = (
-        f" to {_beside(report.closed_at, report.began_at)} UTC" if report.closed_at is not None else " UTC, still open"
-    )
+    if report.closed_at is None:
+        felt += " at the diagnosis" if felt == users[0] else ""
+        lasted = f"began {moment(report.began_at)} UTC and is still open"
+    else:
+        lasted = f"lasted from {moment(report.began_at)} to {_beside(report.closed_at, report.began_at)} UTC"
     cause = [diagnosis.cause, _checked(diagnosis)] if diagnosis is not None else []
     fixed = "; ".join(f"{it.title} ({_approved(report, it)})" for it in report.applied)
     # What was verified under load is calm: its alert follows, by the window of its rule.
     firing = () if report.ending == "fixed" else report.firing_at_the_end
     return (
         ("What happened", _happened(report)),
-        ("Users", f"{felt}. From {moment(report.began_at)}{over}"),
+        ("Users", f"{felt}. The incident {lasted}"),
         ("Cause", " ".join(filter(None, cause)) or "not known"),
         ("What was done", fixed or ("a change began and did not end" if report.held else "nothing was changed")),
         ("Still in place", _held(report)),

@@ -141,4 +141,4 @@ def test_the_appendix_is_folded_on_the_live_page_and_open_in_the_file() -> None:
 
 
 def test_the_end_of_an_incident_has_no_date_where_it_is_the_same_day() -> None:
-    assert "From 2026-11-18 11:06:40 to 11:29:42 UTC" in html(fixed(usage_line()), no_picture)
+    assert "The incident lasted from 2026-11-18 11:06:40 to 11:29:42 UTC" in html(fixed(usage_line()), no_picture)
