@@ -50,7 +50,7 @@ class MemoryWindowService:
         now = self._now()
         window = PlannedWindow(
             kind=plan.kind, targets=targets_of(plan.targets), starts_at=now, ends_at=now + plan.seconds, why=plan.why,
-            by=plan.user_name or plan.user,
+            by=plan.user_name or plan.user, user=plan.user,
         )  # fmt: skip
         await self.windows.plan(window)
         return window

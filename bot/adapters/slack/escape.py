@@ -27,6 +27,8 @@ _GROUP = re.compile(r"S[A-Z0-9]{1,20}")
 _MENTION = re.compile(r"<@([UW][A-Z0-9]{1,20})>")
 _ESCAPED_MENTION = re.compile(r"&lt;@([UW][A-Z0-9]{1,20})&gt;")
 _ESCAPED_CHANNEL = re.compile(r"&lt;#([CG][A-Z0-9]{1,20})&gt;")
+_ESCAPED_DATE = re.compile(r"&lt;(!date\^[0-9]{1,12}\^[{}a-z_ ]{1,60}\|[0-9A-Za-z: -]{1,40})&gt;")
+"""Without an address: a date may also carry a link."""
 _CODE = re.compile(r"ˋ([^ˋ\n]{1,120})ˋ")
 _FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z0-9-]*(?: \d+(?:\.\d+)?)?(?![\w-])")
 
@@ -44,8 +46,9 @@ def prose(text: object, limit: int = 2_000, *, people: Collection[str] = ()) -> 
 
 
 def announcement(text: object, limit: int = 3_000, *, people: Collection[str] = ()) -> str:
-    """Text for a channel, where a mention notifies: only mentions of `people` stay; so do code spans."""
-    return _mentioning(_CODE.sub(r"`\1`", _cut(_escaped(_visible(text)), limit)), people)
+    """Text for a channel, where a mention notifies: only mentions of `people` stay; so do code spans and dates."""
+    shown = _ESCAPED_DATE.sub(r"<\1>", _CODE.sub(r"`\1`", _cut(_escaped(_visible(text)), limit)))
+    return _mentioning(shown, people)
 
 
 def mentioned(text: str) -> frozenset[str]:

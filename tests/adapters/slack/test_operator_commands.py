@@ -20,7 +20,7 @@ from bot.domain.playbooks.library import Library
 from bot.flow.receive_input import OPEN_READ
 from tests import builders
 from tests.adapters.slack.conftest import Bench, Counter, send_in, services_of, until, view_of, whispered
-from tests.adapters.slack.runs import BEGAN, policy, run
+from tests.adapters.slack.runs import BEGAN, policy, run, waiting
 from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 
 
@@ -85,6 +85,13 @@ async def test_a_handover_names_the_next_lead_and_says_what_is_open(
     assert (stored(counter).command, stored(counter).to, stored(counter).text) == ("handover", to, note)
     assert f"1 open incident is handed over to {'<@U0BEN>' if to else 'the team on call'}." in read
     assert "INC-7" in read
+
+
+async def test_a_handover_shows_times_in_the_zone_of_the_reader_as_the_card_does(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = waiting()
+    assert "Waits for approval by <!date^" in await counter.say("handover <@U0BEN>")
+    [text] = await announced(counter, "handed over to")
+    assert "Waits for approval by <!date^" in text
 
 
 async def test_a_handover_mentions_who_halted(counter: Counter) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -61,6 +62,10 @@ async def test_the_channel_of_all_incidents_learns_of_a_window(caller: Caller, b
         return "the &lt;launch&gt;" in page and "only advised" in page
 
     await until(is_posted, "the freeze is in the channel")
+    [announced] = [message["text"] for message in await bench.slack.messages()]
+    ends = re.escape("^{date_short_pretty} {time}|") + r"[-0-9]+ [0-9:]+ UTC>"
+    frozen = rf"⏸ \*Freeze\* of `serving/llm` until <!date\^\d+{ends}, by <@U0ANA>: the &lt;launch&gt;"
+    assert re.fullmatch(rf"{frozen}\nUntil then, changes are only advised\.", announced)
     await caller.says("freeze serving/llm off")
 
     async def is_over() -> bool:

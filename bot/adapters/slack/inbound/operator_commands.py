@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from bot.adapters.slack.escape import code, line, mention, prose
+from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.boundary import (
@@ -28,6 +28,7 @@ from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, clo
 from bot.adapters.slack.inbound.naming import Naming
 from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.deciders import people_of
+from bot.adapters.slack.outbound.matter_line import matter_line
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.services import IncidentService, Services
 from bot.domain.incidents.event import Commanded
@@ -272,7 +273,7 @@ def _announced(head: str, summaries: Sequence[Sequence[str]], many: int) -> str:
 def _summary(run: Run, now: float) -> list[str]:
     head = f"• *{line(run.incident_id, 40)}* {line(run.called, 150)} · {code(run.target, 120)}"
     people = people_of(run)
-    return [head, *(f"      {prose(each.in_utc(now), 300, people=people)}" for each in open_matters(run))]
+    return [head, *(f"      {matter_line(each, people, now)}" for each in open_matters(run))]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 from dataclasses import replace
 
 import structlog
@@ -19,7 +18,6 @@ from bot.adapters.slack.services import Services
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.errors import ClusterError, UnknownClusterError
 from bot.domain.kernel.planned_window import WindowKind
-from bot.domain.kernel.redaction import redacted
 from bot.flow.plan_windows import Plan
 
 log = structlog.get_logger(__name__)
@@ -65,10 +63,11 @@ class WindowCommands:
         except ValueError as wrong:
             raise NotDoneError(f"Not done: {line(wrong, 300)}. Write {usage}.") from None
         # A window holds back what others rely on, so that they learn of it where they work.
-        announcement = f"{SIGNS[kind]} {capitalized(redacted(str(begun)))}, of {begun.of}: {DOES[kind]}."
-        shown, people = html.escape(announcement, quote=False), mentioned(why)
-        self._afterwards.begin(announce_in_time(self._messenger, shown, people), "announce")
-        ends = f"Until then, {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
+        does = f"Until then, {DOES[kind]}."
+        self._afterwards.begin(
+            announce_in_time(self._messenger, f"{window_line(begun)}\n{does}", mentioned(why)), "announce"
+        )
+        ends = f"{does} `/incident {kind} {line(target, 120)} off` ends it."
         return reply(window_line(begun), ends, *await self._doubts(target))
 
     async def _doubts(self, target: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from bot.adapters.slack.escape import code, code_block, flags_as_code, line, men
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context, menu, section, select
 from bot.adapters.slack.outbound.deciders import people_of, pinged
+from bot.adapters.slack.outbound.matter_line import matter_line
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.news_lines import news_line, news_lines
 from bot.adapters.slack.outbound.request_message import called, request_blocks, request_text
@@ -248,9 +249,7 @@ def _note(run: Run, post: Post) -> Message:
 def _matters(post: Post, people: Collection[str]) -> Iterator[str]:
     """What a handover passes on, one line each."""
     for raw in post.data.get("matters", ()):
-        matter = Matter(**raw)
-        shown = replace(matter, what=prose(matter.what, people=people), about=prose(matter.about, 300, people=people))
-        yield shown.in_words(lambda at: time_beside(at, post.at))
+        yield matter_line(Matter(**raw), people, post.at)
 
 
 def _named(group: str) -> str:

@@ -16,7 +16,8 @@ SIGNS: Mapping[WindowKind, str] = {"maintenance": "🔧", "freeze": "⏸"}
 def window_line(window: PlannedWindow) -> str:
     why = f": {line(redacted(window.why), 200)}" if window.why else ""
     what = f"*{window.kind.capitalize()}* of {code(window.of, 200)}"
-    return f"{SIGNS[window.kind]} {what} until {day(window.ends_at)}{why} ({line(window.by, 80)})"
+    by = mention(window.user) if window.user else line(window.by, 80)
+    return f"{SIGNS[window.kind]} {what} until {day(window.ends_at)}, by {by}{why}"
 
 
 def global_halt_line(halt: HaltWord) -> str:
