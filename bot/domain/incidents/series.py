@@ -149,6 +149,6 @@ def as_evidence(lines: Sequence[Series]) -> dict[str, object]:
 
 
 def series_in_words(lines: Sequence[Series]) -> str:
-    known = [f"{line.signal} ({len(line.points)} points)" for line in lines if line.points]
-    unread = [f"{line.signal} unknown: {line.unknown}" for line in lines if not line.points]
+    known = [f"{line.label or line.signal} ({len(line.points)} points)" for line in lines if line.points]
+    unread = [f"{line.label or line.signal} unknown: {line.unknown}" for line in lines if not line.points]
     return "; ".join([*known, *unread]) or "no signal of this playbook is held against a setting"

@@ -740,6 +740,17 @@ async def test_the_timeline_shows_its_last_entries_and_says_how_many_came_before
     assert "<!channel>" not in answer
 
 
+async def test_the_timeline_names_what_was_looked_at_without_its_expression(counter: Counter) -> None:
+    expression = "(thrash > settings.thrash_ratio || stall) (thrash = 2.25)"
+    taken = Entry(kind="entered", at=BEGAN, text=f"Is anyone else changing it? — {expression}", data={"clause": 0})
+    by_hand = Entry(kind="entered", at=BEGAN, text="Hand over — Ana chose it instead")
+    counter.inbound.entries = chain([taken, by_hand], head=GENESIS, length=0)
+    answer = await counter.say("timeline")
+    assert "Is anyone else changing it?" in answer
+    assert "settings." not in answer
+    assert "Ana chose it instead" in answer
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [("export", "md"), ("export html", "html"), ("export INC-7 json", "json"), ("export JSON", "json")],

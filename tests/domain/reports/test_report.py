@@ -387,7 +387,10 @@ def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> No
     page = page_of(Entry(kind="closed", at=START + 600, text="closed", data=end))
     ended = "verified without a change by the bot 10 min after the alert"
     assert f"**What happened:** KV cache full on serving/llm, opened by A; {ended}" in page
-    assert "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). The incident lasted from " in page
+    assert (
+        "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). The incident lasted from "
+        in page
+    )
     found = "Found: a deploy shortly before it (rolled out 2 min before)."
     sorted_out = "Ruled out: a crash. Could not be ruled out: a node fault."
     assert f"**Cause:** Requests are preempted. {found} {sorted_out}" in page

@@ -383,4 +383,6 @@ def _unknown_word(word: str) -> str:
 def _entry(chained: Chained) -> str:
     entry = chained.entry
     who = f" ({mention(entry.who)})" if entry.who else ""
-    return f"`{chained.number}` {moment(entry.at)} {whisper(entry.text, 400)}{who}"
+    # The expression that held is in the export; here it would hide what happened.
+    text = entry.text.partition(" — ")[0] if entry.kind == "entered" and "clause" in entry.data else entry.text
+    return f"`{chained.number}` {moment(entry.at)} {whisper(text, 400)}{who}"

@@ -342,6 +342,14 @@ KNOWN = Series(signal="usage", points=((builders.START, 0.95), (builders.START +
 UNKNOWN = Series(signal="waiting", unknown="no answer")
 
 
+def test_a_chart_on_the_timeline_names_its_lines_as_people_read_them() -> None:
+    story = Story().opened()
+    labelled = KNOWN.model_copy(update={"label": "KV cache in use"})
+    story.happens(SeriesRead(event_id="s", effect_id="series/1", lines=(labelled, UNKNOWN)))
+    [drawn] = story.texts("chart")
+    assert drawn == "so far: KV cache in use (2 points); waiting unknown: no answer"
+
+
 @pytest.mark.parametrize(
     ("lines", "is_drawn"), [((KNOWN, UNKNOWN), True), ((UNKNOWN,), False), ((), False)], ids=["one", "none", "nothing"]
 )
