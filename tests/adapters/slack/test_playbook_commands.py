@@ -86,6 +86,14 @@ async def test_a_mistyped_playbook_gets_the_one_that_was_meant(counter: Counter)
     assert "Did you mean `small-one`?" in await counter.say("graph smal-one")
 
 
+async def test_the_bounds_of_a_duration_read_as_its_value(counter: Counter) -> None:
+    timed = TEXT.replace("playbook: small", "playbook: timed").replace(
+        "calm_for: {default: 10s, why: a test}", "calm_for: {default: 30s, min: 1s, max: 4h, why: it lags}"
+    )
+    counter.shelf.library = Library({"timed": load_text(timed)})
+    assert "`calm_for` *30 s* (at least 1 s, at most 4 h): it lags" in await counter.say("settings timed")
+
+
 @pytest.mark.parametrize("word", ["skip", "graph", "settings"])
 async def test_a_run_whose_playbook_cannot_be_read_is_answered_with_the_reason(counter: Counter, word: str) -> None:
     answer = await counter.say(f"{word} INC-7")

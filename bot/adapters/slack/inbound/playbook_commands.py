@@ -20,7 +20,7 @@ from bot.adapters.slack.outbound.words import value
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.durations import lasting
+from bot.domain.kernel.durations import lasting, seconds
 from bot.domain.kernel.errors import Fault, MessengerError
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import Playbook
@@ -109,7 +109,10 @@ def _setting(name: str, compiled: CompiledPlaybook) -> str:
     # Durations are kept in seconds, whatever they were written in.
     in_seconds = effective if isinstance(spec.default, str) and isinstance(effective, float) else None
     shown = lasting(in_seconds) if in_seconds is not None else value(effective, spec.unit)
-    bounds = [f"{word} {value(to)}" for word, to in (("at least", spec.min), ("at most", spec.max)) if to is not None]
+    limits = (("at least", spec.min), ("at most", spec.max))
+    bounds = [
+        f"{word} {lasting(seconds(to)) if isinstance(to, str) else value(to)}" for word, to in limits if to is not None
+    ]
     allowed = f" ({', '.join(bounds)})" if bounds else ""
     return f"• {code(name, 80)} *{line(shown, 80)}*{allowed}: {line(spec.why, 200)}"
 
