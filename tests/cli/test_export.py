@@ -22,6 +22,7 @@ from bot.domain.reports import html
 from bot.domain.signals.scrape import Scrape
 from bot.sandbox import valkey
 from tests import builders
+from tests.browser import chromium
 from tests.domain.reports.charted import WATCHED, fixed, thrash_line, usage_line
 from tests.kit.commands import incident_bot
 from tests.kit.settings import ENOUGH
@@ -133,6 +134,19 @@ def test_a_report_is_printed_by_its_own_style_sheet_on_a_few_pages(tmp_path: Pat
     assert whole.startswith(b"%PDF-")
     assert 1 <= len(PAGE.findall(first)) <= 4
     assert len(PAGE.findall(whole)) > len(PAGE.findall(first))
+
+
+@pytest.mark.needs_server("chromium")
+async def test_on_a_phone_the_name_of_a_column_leaves_room_for_the_value() -> None:
+    async with chromium() as browser:
+        page = await browser.new_page(viewport={"width": 390, "height": 844})
+        await page.set_content(html(fixed(usage_line()), lambda chart: drawn(chart, "svg")))
+        await page.locator('td[data-name="reason or permission"]').evaluate_all(
+            "cells => cells.forEach(cell => cell.classList.remove('none'))"
+        )
+        too_wide = """cells => cells.filter(cell => parseFloat(getComputedStyle(cell, "::before").width)
+            > parseFloat(getComputedStyle(cell).paddingLeft)).map(cell => cell.dataset.name)"""
+        assert await page.locator("td").evaluate_all(too_wide) == []
 
 
 def test_without_a_browser_a_pdf_is_refused_with_what_to_do_instead(
