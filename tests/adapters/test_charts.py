@@ -49,6 +49,17 @@ def test_a_unit_that_a_title_begins_with_is_not_repeated() -> None:
     assert "Requests waiting" in texts_of(drawn(chart().model_copy(update={"panels": (panel,)}), "svg"))
 
 
+def test_a_long_name_of_a_workload_ends_before_the_word_on_gaps() -> None:
+    """A cluster, a namespace and a name of 63 characters are wider than the picture."""
+    target = "serving-production-eu/" + "W" * 63
+    shown = texts_of(drawn(chart().model_copy(update={"target": target}), "svg"))
+    assert "grey: not known" in shown
+    (cut,) = [text for text in shown if text.startswith("serving-production-eu/")]
+    widest_letter = 8.7  # points, of a W
+    assert cut.endswith("…")
+    assert 22 * 5 + cut.count("W") * widest_letter < 372
+
+
 def test_the_limits_begin_where_the_title_ends() -> None:
     drawn_as = drawn(chart(), "svg").decode()
     places = {unescape(text): float(x) for x, text in re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>([^<]+)<', drawn_as)}

@@ -61,6 +61,15 @@ class _Sheet:
         written = self.figure.text(x / WIDTH, 1 - y / self.height, _plain(text), **(usual | look))
         return written.get_window_extent()
 
+    def write_within(self, room: float, x: float, y: float, text: str, **look: Any) -> None:
+        """Cuts the text at its end where it is wider than `room`."""
+        written = self.write(x, y, text, **look)
+        if written.width > room:
+            self.figure.texts[-1].remove()
+            self.write_within(
+                room, x, y, f"{text[: min(len(text) - 2, int(len(text) * room / written.width))]}…", **look
+            )
+
     def badge(self, x: float, y: float, number: int, mark: Mark) -> None:
         colour = CHANGE if mark.is_change else QUIET
         circle = {"boxstyle": "circle,pad=0.22", "facecolor": colour, "edgecolor": "none"}
@@ -79,9 +88,11 @@ def _drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
     canvas = FigureCanvasAgg(figure)  # also for SVG: texts are measured in its pixels
     sheet = _Sheet(figure, height)
     sheet.write(SIDE, 18, chart.title, fontsize=LARGE, fontweight="bold")
-    sheet.write(SIDE, 38, chart.target, color=QUIET)
+    room = WIDTH - 2 * SIDE
     if any(len(_unbroken(panel.points)) > 1 for panel in chart.panels):
-        sheet.write(WIDTH - SIDE, 38, "grey: not known", fontsize=SMALL, color=QUIET, ha="right")
+        has_gap = sheet.write(WIDTH - SIDE, 38, "grey: not known", fontsize=SMALL, color=QUIET, ha="right")
+        room -= round(has_gap.width) + SIDE
+    sheet.write_within(room, SIDE, 38, chart.target, color=QUIET)
     # Decisions that are close together: their numbers are drawn side by side, their lines at the exact times.
     places = _apart([_x(chart, mark.at) for mark in chart.marks], BADGES_APART, WIDTH - SIDE)
     top = float(HEAD)
@@ -184,7 +195,7 @@ def _legend(sheet: _Sheet, chart: Chart, top: float) -> None:
     for number, mark in enumerate(chart.marks, start=1):
         y = top + (number - 0.5) * LEGEND_LINE
         sheet.badge(SIDE + 8, y, number, mark)
-        sheet.write(SIDE + 24, y, mark.text)
+        sheet.write_within(WIDTH - 2 * SIDE - 24, SIDE + 24, y, mark.text)
     if chart.marks_left_out:
         y = top + (len(chart.marks) + 0.5) * LEGEND_LINE
         sheet.write(SIDE + 24, y, f"{chart.marks_left_out} more in the report")
