@@ -46,7 +46,10 @@ def summary(found: Sequence[Observed], start: float, end: float, *, name: Callab
     head = f"Observe-only, {when}: the bot would have proposed {many} to workloads that it only observes."
     if not found:
         return head
-    counts = f"{recovered} of {len(found)} recovered while the bot watched; people said what they did for {helped}."
+    counts = (
+        f"In {recovered} of {len(found)} cases the workload recovered while the bot watched;"
+        f" people said what they did in {helped}."
+    )
     more = [f"… and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     return "\n".join([head, counts, *(_line(each, name) for each in found[:SHOWN]), *more])
 

@@ -224,6 +224,9 @@ THREADS = {
     ),
     "request-superseded": waiting(status="superseded", decision_reason="llm-a was replaced meanwhile"),
     "request-withdrawn": waiting(status="withdrawn", decision_reason="thrash is gone"),
+    "request-withdrawn-approved": waiting(
+        status="withdrawn", decided_at=BEGAN + 9, decision_reason="thrash is gone", presses=(approval(),)
+    ),
     "question-open": questioned(),
     "question-answered": questioned(
         status="answered", answer="cap", answered_by="U0LEA", answered_at=BEGAN + 150, text="<@U0ANA> leads now."

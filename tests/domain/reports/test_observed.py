@@ -38,7 +38,7 @@ def test_a_summary_says_what_would_have_been_proposed_and_what_became_of_it() ->
     assert summary(observed(RUNS, START, START + 7 * DAY), START, START + 7 * DAY).splitlines() == [
         "Observe-only, Mon 23 Nov to Sun 29 Nov: the bot would have proposed 3 changes"
         " to workloads that it only observes.",
-        "1 of 3 recovered while the bot watched; people said what they did for 2.",
+        "In 1 of 3 cases the workload recovered while the bot watched; people said what they did in 2.",
         "• INC-1 serving/llm, Mon 23 Nov 01:00 UTC: Scale llm from 4 to 5. U0ANA carried it out;"
         " recovered after 20 min.",
         "• INC-2 serving/llm, Tue 24 Nov 00:00 UTC: Scale llm from 4 to 5. U0BEN did something else: traffic shifted;"

@@ -253,8 +253,9 @@ def _banners(run: Run) -> list[Block]:
         news = prose(run.status_update.text, 500, people=people_of(run))
         banners.append(f"📣 {news} — {mention(run.status_update.by)}{following}")
     if run.only_advice is not None and run.is_open:
-        why = "*Observe-only*" if run.only_advice.reason == "observe_only" else f"*{line(run.only_advice.text, 300)}*"
-        banners.append(f"👀 {why}: the bot changes nothing here, and shows what it would propose.")
+        only = run.only_advice
+        why = "Observe-only" if only.reason == "observe_only" else line(capitalized(only.text), 300)
+        banners.append(f"👀 *{why}*: the bot changes nothing here, and shows what it would propose.")
     for page in run.pages.values():
         if page.failing_since is not None and run.is_open:
             phone = f" Call it yourself: {line(page.phone, 200)}." if page.phone else ""
@@ -293,7 +294,8 @@ def _about(run: Run) -> list[str]:
     if not run.target.resolved:
         why = "from the alert's labels only" if run.target.namespace else "the alert's labels name no namespace"
         where += f" ({why})"
-    lead = f"{mention(run.lead)} leads" if run.lead else "Nobody leads yet" if run.is_open else ""
+    leads = "leads" if run.is_open else "led"
+    lead = f"{mention(run.lead)} {leads}" if run.lead else "Nobody leads yet" if run.is_open else ""
     return [lead, f"severity: {line(run.severity, 20)}", where, _pages(run), _alerts(run)]
 
 

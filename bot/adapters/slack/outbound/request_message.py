@@ -501,5 +501,7 @@ def _decision(run: Run, request: Request) -> str:
             return f"📝 *Edited* by {by}{because}. Planned again with these values: the result is below."
         case "superseded":
             return f"🔁 *Superseded*{because}. A newer request follows."
+        case _ if request.presses:
+            return f"⚪ *Not applied*, though {_approvers(request)} approved it{at}{because}"
         case _:
             return f"⚪ *Withdrawn*{because}"
