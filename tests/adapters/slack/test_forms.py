@@ -77,6 +77,12 @@ def test_slack_gets_the_range_and_so_do_people() -> None:
 
 
 @pytest.mark.fast
+def test_a_hint_begins_with_a_capital_letter() -> None:
+    (field,) = shown({"since": FormField(label="Since when?", why="all is compared with it")})["blocks"]
+    assert field["hint"]["text"] == "All is compared with it."
+
+
+@pytest.mark.fast
 def test_the_worst_texts_and_most_options_make_a_form_that_slack_takes() -> None:
     many = {f"k{number}": "<!channel> " * 40 for number in range(OPTIONS + 20)}
     worst: Form = {

@@ -880,6 +880,16 @@ def test_a_change_that_is_over_keeps_its_tick_while_the_next_step_is_read() -> N
     assert "✔ Diagnosis › ✔ Rollout › *Verification*" in str(card(watched, links={}).blocks)
 
 
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "open"])
+def test_a_long_cause_ends_with_a_whole_word(*, is_closed: bool) -> None:
+    cause = "The KV cache does not fit: " + "memory " * 200
+    found = post("diagnosis", "diagnosis:2", "x", title="full", cause=cause)
+    shown = run(diagnosis="full", users="Users wait 5 s", cause=cause, posts=(found,))
+    shown = shown.with_(closed_at=BEGAN + 1900, ending="fixed") if is_closed else shown
+    assert "memory …" in str(last(shown).blocks)
+    assert "memory …" in str(card(shown, links={}).blocks)
+
+
 def test_a_closed_card_keeps_what_was_found() -> None:
     data = {"title": "full", "cause": "It was <full>.", "checks": [["ruled_out", "a crash"], ["found", "a deploy"]]}
     found = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data=data)

@@ -14,6 +14,7 @@ from typing import Any
 from bot.adapters.slack import limits
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import plain_text
+from bot.adapters.slack.outbound.words import capitalized
 from bot.domain.kernel.form import MAX_MOMENT_LENGTH, Answer, FormField
 
 FIELD = "field:"
@@ -98,7 +99,7 @@ def _input(name: str, field: FormField, filled: Answer) -> Block:
 
 
 def _sentence(text: str) -> str:
-    return f"{text}." if text and text[-1] not in ".!?" else text
+    return capitalized(f"{text}." if text and text[-1] not in ".!?" else text)
 
 
 def _range(field: FormField) -> str:
