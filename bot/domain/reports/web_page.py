@@ -35,7 +35,14 @@ def html(
     chart = chart_of(entries if roles is None else [roles.of(each) for each in entries], read_since)
     picture = None if chart is None else Markup(_inline(draw(chart)))  # noqa: S704 - drawn by us
     title, caption = one_line(page.title, 120), _caption(read_since)
-    shown = {"page": page, "title": title, "picture": picture, "caption": caption, "spans": spans}
+    shown = {
+        "page": page,
+        "title": title,
+        "picture": picture,
+        "in_words": _in_words(chart),
+        "caption": caption,
+        "spans": spans,
+    }
     return _template().render(**shown, now=one_line(live or ""), live=live is not None)
 
 
@@ -52,8 +59,19 @@ def _template() -> Template:
 
 
 def _caption(read_since: Sequence[Series]) -> str:
-    unread = [f"{line.signal}: the history could not be read ({line.unknown})" for line in read_since if line.unknown]
+    unread = [
+        f"{line.label or line.signal}: the history could not be read ({line.unknown})"
+        for line in read_since
+        if line.unknown
+    ]
     return one_line("; ".join(unread))
+
+
+def _in_words(chart: Chart | None) -> str:
+    """The chart for people who cannot see it: its texts alone, read one by one, make no sense."""
+    return (
+        "" if chart is None else "Chart: " + "; ".join(f"{each.title} {each.change}".strip() for each in chart.panels)
+    )
 
 
 def _inline(svg: bytes) -> str:

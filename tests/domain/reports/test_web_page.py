@@ -134,6 +134,17 @@ def test_a_line_that_could_not_be_read_for_the_export_is_named_below_the_picture
     assert "<figcaption>thrash: the history could not be read (prometheus did not answer &lt;b&gt;)" in page
 
 
+def test_the_chart_is_read_aloud_as_its_numbers() -> None:
+    page = html(fixed(thrash_line(), usage_line()), as_svg)
+    assert '<div role="img" aria-label="Chart: thrash 2.81 → 0.0004; kv usage 99.1% → 63.4%">' in page
+
+
+def test_a_line_that_could_not_be_read_is_named_as_people_read_it() -> None:
+    unread = Series(signal="thrash", label="Preemptions", unknown="no answer")
+    page = html(fixed(thrash_line()), as_svg, [unread])
+    assert "Preemptions: the history could not be read (no answer)" in page
+
+
 def test_the_appendix_is_folded_on_the_live_page_and_open_in_the_file() -> None:
     entries = fixed(usage_line())
     assert '<details class="appendix">' in html(entries, no_picture, live="Needs an answer")
