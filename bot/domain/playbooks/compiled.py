@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.errors import Fault, PlaybookError
+from bot.domain.kernel.numbers import is_number
 from bot.domain.kernel.references import SETTINGS_PREFIX, setting_in
 from bot.domain.playbooks.compiling import (
     CompiledCalm,
@@ -49,7 +50,7 @@ from bot.domain.playbooks.scope import (
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.labels import BEFORE, words_for
 from bot.domain.signals.probe_spec import Probes
-from bot.domain.signals.signal import DURATION, Reading, Value
+from bot.domain.signals.signal import DURATION, SHOWN_UNITS, Reading, Value, in_words, unit_beside
 from bot.domain.signals.specs import OF_ENGINES, ProbeSignal, SignalSpec
 from bot.domain.signals.values import Overlaid, Under, Within
 
@@ -325,7 +326,7 @@ class CompiledPlaybook:
                 seen.append((f"{label}:", "", part if value else f"not {part}"))
             else:
                 unit = units.get(name, "") or self.unit_of_part(name)
-                seen.append((label, part, shown(value, unit)))
+                seen.append((label, part, _beside(label, value, unit)))
         return seen
 
     def unit_of_part(self, name: str) -> str:
@@ -594,3 +595,8 @@ def _signal_and_part(name: str) -> tuple[str, str]:
     if first == "results":
         first, _, part = part.partition(".")[2].partition(".")
     return first, part
+
+
+def _beside(label: str, value: Value, unit: str) -> str:
+    """A value beside its label: no words around it give a unit of another kind, such as `per finished request`."""
+    return in_words(value, SHOWN_UNITS.get(unit, unit_beside(label, unit))) if is_number(value) else shown(value, unit)

@@ -61,6 +61,14 @@ def test_a_reason_that_is_gone_is_described_by_what_people_read(still: str, word
     assert playbook.no_longer("cap", {**CALM, "picked.replica": "b"}) == words
 
 
+def test_a_number_beside_its_name_has_its_unit() -> None:
+    still = SMALL.replace("still: thrash > settings.ratio", "still: thrash > settings.ratio || usage > 0.9")
+    data, units = {**CALM, "thrash": 0.04, "usage": 0.4}, {"thrash": "per finished request", "usage": "ratio"}
+    seen = load_text(still).no_longer("cap", data, units)
+    assert "Preemptions 0.04 per finished request" in seen
+    assert "40.0%" in seen
+
+
 def test_a_choice_says_what_it_saw() -> None:
     chosen = PLAYBOOK.choose("look", {**CALM, "thrash": 2.8071, "usage": 0.99}, {"usage": "ratio"})
     assert chosen == Chosen(
