@@ -79,7 +79,7 @@ async def test_the_channel_of_all_incidents_learns_of_a_window(caller: Caller, b
 async def test_people_whom_an_operator_mentions_in_a_reason_are_mentioned(
     caller: Caller, bench: Bench, text: str
 ) -> None:
-    await caller.says(f"{text} ask <@U0BEN|ben>")
+    assert "&lt;@U0BEN" not in await caller.says(f"{text} ask <@U0BEN|ben>")
 
     async def is_posted() -> bool:
         return any("ask <@U0BEN>" in message["text"] for message in await bench.slack.messages())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.adapters.slack.escape import code, line, mention
+from bot.adapters.slack.escape import code, line, mention, whisper
 from bot.adapters.slack.outbound.words import day
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
 from bot.domain.kernel.redaction import redacted
@@ -14,7 +14,8 @@ SIGNS: Mapping[WindowKind, str] = {"maintenance": "🔧", "freeze": "⏸"}
 
 
 def window_line(window: PlannedWindow) -> str:
-    why = f": {line(redacted(window.why), 200)}" if window.why else ""
+    # An operator wrote it, and may mention people in it.
+    why = f": {whisper(' '.join(redacted(window.why).split()), 200)}" if window.why else ""
     what = f"*{window.kind.capitalize()}* of {code(window.of, 200)}"
     by = mention(window.user) if window.user else line(window.by, 80)
     return f"{SIGNS[window.kind]} {what} until {day(window.ends_at)}, by {by}{why}"
