@@ -998,6 +998,14 @@ def test_the_end_says_what_still_fires_and_how_old_its_reading_is(
     assert ("Still firing: VllmKVCacheThrash" in message.text) is (ending != "fixed")
 
 
+def test_what_users_felt_before_it_was_calm_is_dated_beside_the_recovery() -> None:
+    data = {"ending": "resolved_by_itself", "text": "It was calm.", "users": "Users wait 2.4 s"}
+    at = BEGAN + 1900
+    ended = post("closed", "closed", "x", **data, users_at=at - 40)
+    assert "· read " in str(last(closed().with_(posts=(ended,), calm_since=at - 10)).blocks)
+    assert "· read " not in str(last(closed().with_(posts=(ended,), calm_since=None)).blocks)
+
+
 def test_the_end_says_who_has_it_now() -> None:
     end = closed().with_(
         posts=(post("closed", "closed", "handed_over", ending="handed_over", text="A person took it."),)

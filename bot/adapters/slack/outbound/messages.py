@@ -274,9 +274,10 @@ def _closed(run: Run, post: Post) -> Message:
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")
     if ending == "handed_over" and run.lead:
         first += f" {mention(run.lead)} leads."
-    # What was read long before the end may not be so any more.
+    # What was read long before the end, or before the signals were calm, may not be so any more.
     users_at = float(post.data.get("users_at") or closed_at)
-    read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
+    is_old = users_at < max(closed_at - LATELY_SECONDS, run.calm_since or 0.0)
+    read = f" · read {time_of_day(users_at)}" if is_old else ""
     # What was verified under load is calm: its alert follows, by the window of its rule.
     firing = [] if ending == "fixed" else [line(name, 80) for name in post.data.get("firing", ())]
     names = first_of(firing, MAX_NAMES)
