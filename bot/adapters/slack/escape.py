@@ -97,6 +97,11 @@ def cut_at_a_word(text: str, limit: int) -> str:
     return shorten(text, limit, placeholder=" …") if len(text) > limit else text
 
 
+def whole_words(text: str, limit: int) -> str:
+    """As `line`, cut at a word."""
+    return line(cut_at_a_word(text, limit), limit)
+
+
 def mention(user: str) -> str:
     """A person by id; anything else is shown as text."""
     return f"<@{user}>" if _USER.fullmatch(user) else line(user, 80) or "somebody"

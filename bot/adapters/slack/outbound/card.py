@@ -12,7 +12,6 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.escape import (
     channel_mention,
     code,
-    cut_at_a_word,
     flags_as_code,
     is_link,
     line,
@@ -20,6 +19,7 @@ from bot.adapters.slack.escape import (
     mention,
     prose,
     runbook_step,
+    whole_words,
 )
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, header, link_button, section
@@ -139,7 +139,7 @@ def _cause(run: Run) -> str:
     last = _last_diagnosis(run)
     # The cause is read again, with newer numbers than the checks had.
     dated = f"Checked at {time_of_day(last.at)}. " if checks and last and last.data["cause"] != run.cause else ""
-    return " ".join(filter(None, (line(cut_at_a_word(run.cause, CAUSE_CHARACTERS), CAUSE_CHARACTERS), f"{dated}{checks}")))
+    return " ".join(filter(None, (whole_words(run.cause, CAUSE_CHARACTERS), f"{dated}{checks}")))
 
 
 def _diagnosed(run: Run) -> str:
@@ -148,7 +148,7 @@ def _diagnosed(run: Run) -> str:
     if last is None:
         return ""
     found = [(str(kind), line(text, 200)) for kind, text in last.data.get("checks", ())]
-    text = f"{line(cut_at_a_word(last.data['cause'], CAUSE_CHARACTERS), CAUSE_CHARACTERS)} {flags_as_code(checked(found, 'found'))}"
+    text = f"{whole_words(last.data['cause'], CAUSE_CHARACTERS)} {flags_as_code(checked(found, 'found'))}"
     return f"Diagnosis at {time_of_day(last.at)}: {text.rstrip()}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.escape import code, code_block, cut_at_a_word, flags_as_code, line, mention, of_id, plain, prose
+from bot.adapters.slack.escape import code, code_block, flags_as_code, line, mention, of_id, plain, prose, whole_words
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context, menu, section, select
 from bot.adapters.slack.outbound.deciders import people_of, pinged
@@ -85,9 +85,9 @@ def _diagnosis(run: Run, post: Post) -> Message:
     body = section(
         [f"*Diagnosis* ({moment(post.at)}): {flags_as_code(line(capitalized(title), 200)) or 'not clear yet'}"]
     )
-    body += section([line(users, 400), line(cut_at_a_word(cause, CAUSE_CHARACTERS), CAUSE_CHARACTERS)])
+    body += section([line(users, 400), whole_words(cause, CAUSE_CHARACTERS)])
     body += section([flags_as_code(checked(checks, "found", "ruled_out", "unknown"))])
-    fallback = ". ".join(filter(None, (line(title, 200), line(users, 400), line(cut_at_a_word(cause, 400), 400))))
+    fallback = ". ".join(filter(None, (line(title, 200), line(users, 400), whole_words(cause, 400))))
     if others := checked(checks, "found"):
         fallback = f"{fallback.removesuffix('.')}. {others}" if fallback else others
     return Message(

@@ -502,6 +502,6 @@ def _decision(run: Run, request: Request) -> str:
         case "superseded":
             return f"🔁 *Superseded*{because}. A newer request follows."
         case _ if request.presses:
-            return f"⚪ *Not applied*, though {_approvers(request)} approved it{at}{because}"
+            return f"⚪ *Not applied*, though {who_approved(request)} approved it{at}{because}"
         case _:
             return f"⚪ *Withdrawn*{because}"
