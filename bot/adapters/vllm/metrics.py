@@ -120,6 +120,7 @@ def scrapes_of(series: Iterable[Series], replica: Replica) -> list[Scrape]:
 
 
 def _scrape(page: _Found, replica: Replica, at: float) -> Scrape:
+    page.share_blocks()
     return Scrape(
         replica=replica.name,
         uid=replica.uid,
@@ -240,6 +241,14 @@ class _Found:
         for name in ("num_gpu_blocks", "block_size"):
             if kept.get(name, "").isdigit():
                 self.values[rank][name] = float(kept[name])
+
+    def share_blocks(self) -> None:
+        """Gives each engine its own blocks: an API server writes the sum of all its engines beside each of them."""
+        pools = [values for values in self.values.values() if "num_gpu_blocks" in values]
+        # Until 0.10 only the first engine has such a line.
+        engines = sum("num_gpu_blocks" in values or "num_requests_running" in values for values in self.values.values())
+        for values in pools:
+            values["num_gpu_blocks"] /= engines
 
     def histograms_as_values(self) -> dict[str, dict[str, Histogram]]:
         return _histograms(self.histograms)

@@ -3,6 +3,7 @@
 import re
 import tarfile
 from collections import defaultdict
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -114,7 +115,9 @@ def test_a_second_data_parallel_rank_stands_beside_the_first_and_not_on_top_of_i
     text, plain = pages(captures, folder)[-1]
     lines = [line for line in text.splitlines() if line.startswith("vllm:") and 'engine="0"' in line]
     second = "\n".join(line.replace('engine="0"', 'engine="1"') for line in lines)
-    both = scrape_of(parse(f"{text}\n{second}\n"), REPLICA, 5.0)
+    both_pools = partial(re.sub, r'(\bnum_gpu_blocks)="(\d+)"', lambda found: f'{found[1]}="{2 * int(found[2])}"')
+    # Beside each engine stand the blocks of both.
+    both = scrape_of(parse(both_pools(f"{text}\n{second}\n")), REPLICA, 5.0)
     assert both is not None
     # What the API server sheds is counted before any rank, so its lines carry no rank.
     of_the_second = {name: value for name, value in plain.ranks["0"].items() if name != "admission_rejections"}

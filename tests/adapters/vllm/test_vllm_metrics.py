@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.vllm.metrics import COUNTERS, GAUGES, HISTOGRAMS, parse, scrape_of, series_pattern
+from bot.domain.signals.metric import value_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import histogram_quantile
 from bot.flow.ports.cluster import Replica
@@ -186,6 +187,35 @@ def test_cutting_the_page_down_first_loses_nothing(captures: Path) -> None:
     whole = scrape_of(parse(text), REPLICA, 5.0)
     from_all = scrape_of(every, REPLICA, 5.0)  # type: ignore[arg-type]  # the library's sample has the same fields
     assert whole == from_all
+
+
+def test_each_data_parallel_engine_has_its_own_blocks() -> None:
+    """Two engines of 64 blocks behind two API servers: each one's line in `cache_config_info` says 128."""
+    found = page((Path(__file__).parent / "captures" / "two_engines.prom").read_text())
+    ranks = found.ranks.values()
+    assert [(rank["num_gpu_blocks"], rank["block_size"]) for rank in ranks] == [(64, 32), (64, 32)]
+    # One block is reserved: 60 of the other 63 are in use.
+    assert [value_of(found, rank, "free_blocks") for rank in "01"] == pytest.approx([63, 3])
+    assert [value_of(found, rank, "usable_tokens") for rank in "01"] == [2016, 2016]
+
+
+def test_the_only_line_of_an_older_version_has_the_blocks_of_all_engines() -> None:
+    """Until 0.10 only the first engine has one."""
+    found = page(
+        'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="128"} 1.0',
+        'vllm:num_requests_running{engine="0"} 3.0',
+        'vllm:num_requests_running{engine="1"} 4.0',
+    )
+    assert found.ranks["0"]["num_gpu_blocks"] == 64
+
+
+def test_a_line_without_an_engine_is_no_engine() -> None:
+    found = page(
+        'vllm:cache_config_info{engine="3",block_size="16",num_gpu_blocks="128"} 1.0',
+        'vllm:num_requests_running{engine="3"} 3.0',
+        'vllm:admission_rejections_total{reason="max_num_queued_reqs"} 4.0',
+    )
+    assert found.ranks["3"]["num_gpu_blocks"] == 128
 
 
 def test_a_public_page_of_0_6_is_read(captures: Path) -> None:
