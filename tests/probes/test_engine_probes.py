@@ -635,6 +635,13 @@ async def test_the_pool_is_that_of_the_smallest_replica_without_its_null_block()
     assert reading.detail == "4,064 tokens, the smallest of pools that differ"
 
 
+async def test_the_engine_knows_how_many_tokens_its_blocks_hold() -> None:
+    """With sliding windows a token takes blocks of several kinds."""
+    ranks = {"0": {"num_gpu_blocks": 128.0, "block_size": 32.0, "kv_cache_size_tokens": 1024.0}}
+    reading = await ask("kv_budget", pages=Samples(Scrape(replica="a", at=OPENED, ranks=ranks)))
+    assert reading.fields["tokens"] == 1016
+
+
 async def test_a_pool_that_no_page_shows_is_unknown() -> None:
     refused = Scrape(replica="a", at=OPENED, error="connection refused")
     assert (await ask("kv_budget", pages=Samples(refused))).unknown == "a: connection refused"

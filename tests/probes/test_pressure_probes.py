@@ -62,6 +62,12 @@ async def test_a_requests_blocks_show_how_many_more_fit() -> None:
     assert reading.fields["tail_waste"] == pytest.approx(31 / 2 / 640)
 
 
+async def test_a_token_of_a_model_with_sliding_windows_takes_more_blocks() -> None:
+    reading = await ask("kv_room", *scrapes(1800, lambda at: pool(at) | {"kv_cache_size_tokens": 2064}, lengths))
+    assert reading.fields["blocks_per_request"] == 40  # 129 blocks hold 2064 tokens, not 4128
+    assert (reading.fields["more_requests"], reading.fields["concurrency"]) == (1, 3)
+
+
 async def test_without_finished_requests_only_the_free_blocks_are_known() -> None:
     reading = await ask("kv_room", *scrapes(1800, pool))
     assert set(reading.fields) == {"free_blocks"}

@@ -27,7 +27,9 @@ ALIASES = {
     "time_per_output_token_seconds": "inter_token_latency_seconds",
 }
 CONFIG = "cache_config_info"
-CONFIG_LABELS = ("block_size", "num_gpu_blocks", "cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
+ON_CONFIG = ("block_size", "num_gpu_blocks", "kv_cache_size_tokens")
+"""Its labels that are metrics."""
+CONFIG_LABELS = (*ON_CONFIG, "cache_dtype", "gpu_memory_utilization")
 """The labels to keep: there are 45 by now, and they change with every release."""
 GAUGES, COUNTERS, HISTOGRAMS = on_pages("gauge"), on_pages("counter"), on_pages("histogram")
 NUMBERS = GAUGES | COUNTERS
@@ -49,7 +51,7 @@ def series_pattern(metrics: frozenset[str]) -> str:
 
 def _page_name(metric: str) -> str:
     """The metric's name on the page: some metrics are labels of another."""
-    if metric in ("num_gpu_blocks", "block_size"):
+    if metric in ON_CONFIG:
         return CONFIG
     return "request_success" if metric.startswith("request_success") else metric
 
@@ -238,7 +240,7 @@ class _Found:
     def take_config(self, labels: Mapping[str, str], rank: str) -> None:
         kept = {name: labels[name] for name in CONFIG_LABELS if labels.get(name, "None") != "None"}
         self.config = self.config or kept
-        for name in ("num_gpu_blocks", "block_size"):
+        for name in ON_CONFIG:
             if kept.get(name, "").isdigit():
                 self.values[rank][name] = float(kept[name])
 

@@ -59,6 +59,7 @@ METRICS: Mapping[str, Metric] = {
     "num_requests_waiting": Metric("gauge", "requests", "Requests waiting", "lower"),
     "num_gpu_blocks": Metric("gauge", "blocks"),
     "block_size": Metric("gauge", "tokens"),
+    "kv_cache_size_tokens": Metric("gauge", "tokens"),
     "num_preemptions": Metric("counter", "preemptions", "Preemptions", "lower"),
     "request_success": Metric("counter", "requests", "Requests finished", "higher"),
     "request_success_abort": Metric("counter", "requests"),
@@ -82,7 +83,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "usable_tokens": Metric(
         "gauge", "tokens", "Tokens that fit into the KV cache", "higher",
-        inputs=frozenset({"num_gpu_blocks", "block_size"}),
+        inputs=frozenset({"num_gpu_blocks", "block_size", "kv_cache_size_tokens"}),
     ),
     "arrivals": Metric(
         "counter", "requests", "Requests arriving", may_fall=True,
@@ -116,8 +117,12 @@ def value_of(scrape: Scrape, rank: str, metric: str) -> float | None:
         return _sum_of(values, "prompt_tokens", "generation_tokens")
     if metric == "usable_tokens":
         blocks, size = values.get("num_gpu_blocks"), values.get("block_size")
+        if not blocks or size is None:
+            return None
+        # With sliding windows or linear attention a token takes blocks of several kinds, and only the engine knows.
+        tokens = values.get("kv_cache_size_tokens", size * blocks)
         # One block is reserved as the null block: 4,096 tokens of pool serve a request of at most 4,064.
-        return None if blocks is None or size is None else size * (blocks - 1)
+        return tokens * (blocks - 1) // blocks
     if metric == "free_blocks":
         blocks, usage = values.get("num_gpu_blocks"), values.get("kv_cache_usage_perc")
         return None if blocks is None or usage is None else (1 - usage) * (blocks - 1)

@@ -29,7 +29,7 @@ class ReadKvBudget(Sampled):
         context = request.context
         await self.history.sample(context)
         now = self.now()
-        metrics = frozenset({"num_gpu_blocks", "block_size"})
+        metrics = frozenset({"usable_tokens"})
         scrapes = await self.history.between(context, metrics, now - STALE_SECONDS, now)
         window = Window(now - STALE_SECONDS, now)
         history = gather(scrapes, of=request.spec.of, picked=context.picked, window=window)

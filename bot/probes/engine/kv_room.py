@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.domain.signals.history import gather
@@ -44,7 +44,7 @@ class ReadKvRoom(Sampled):
             },
             window,
         )
-        needed = frozenset({"num_gpu_blocks", "block_size", "kv_cache_usage_perc"})
+        needed = frozenset({"free_blocks", "usable_tokens"})
         fresh = Window(now - STALE_SECONDS, now)
         gathered = gather(
             await self.scrapes(request, needed, fresh),
@@ -55,36 +55,44 @@ class ReadKvRoom(Sampled):
         pools = [pool for scrapes in gathered.scrapes.values() for pool in _pools(scrapes[-1])]
         if not pools:
             return unknown(request.name, "no pool is on any page", at=now, source=self.history.source)
-        size = min(size for size, _, _ in pools)
-        free = sum(blocks for _, blocks, _ in pools)
-        parts = _arithmetic(lengths, size, free, least=min(blocks for _, _, blocks in pools))
+        parts = _arithmetic(lengths, pools)
         missing = dict.fromkeys(PROBE.kinds, lengths["prompt"].unknown or lengths["output"].unknown)
         return answer(request, parts, missing=missing, source=self.history.source)
 
 
-def _pools(scrape: Scrape) -> list[tuple[float, float, float]]:
-    """Block size, free blocks and usable blocks of each engine rank."""
+@dataclass(frozen=True)
+class _Pool:
+    """The pool of one engine rank."""
+
+    block_size: float
+    free_blocks: float
+    tokens: float
+    blocks: float
+    """Without the null block."""
+
+
+def _pools(scrape: Scrape) -> list[_Pool]:
     found = []
-    for rank in scrape.ranks:
-        size, free = scrape.ranks[rank].get("block_size"), value_of(scrape, rank, "free_blocks")
-        tokens = value_of(scrape, rank, "usable_tokens")
-        if size and free is not None and tokens is not None:
-            found.append((size, free, tokens / size))
+    for rank, values in scrape.ranks.items():
+        free, tokens = value_of(scrape, rank, "free_blocks"), value_of(scrape, rank, "usable_tokens")
+        if free is not None and tokens:
+            found.append(_Pool(values["block_size"], free, tokens, values["num_gpu_blocks"] - 1))
     return found
 
 
-def _arithmetic(lengths: Mapping[str, Reading], size: float, free: float, *, least: float) -> KvRoom:
+def _arithmetic(lengths: Mapping[str, Reading], pools: Sequence[_Pool]) -> KvRoom:
     prompt, output = lengths["prompt"].value, lengths["output"].value
+    free = sum(pool.free_blocks for pool in pools)
     if not isinstance(prompt, float) or not isinstance(output, float) or prompt + output <= 0:
         return KvRoom(free, blocks_per_request=None, more_requests=None, concurrency=None, tail_waste=None)
-    blocks = math.ceil((prompt + output) / size)
+    blocks = max(math.ceil((prompt + output) * pool.blocks / pool.tokens) for pool in pools)
     # On average the last block of a request is half empty.
     return KvRoom(
         free_blocks=free,
         blocks_per_request=float(blocks),
         more_requests=float(math.floor(free / blocks)),
-        concurrency=float(math.floor(least / blocks)),
-        tail_waste=(size - 1) / 2 / (prompt + output),
+        concurrency=float(math.floor(min(pool.blocks for pool in pools) / blocks)),
+        tail_waste=(min(pool.block_size for pool in pools) - 1) / 2 / (prompt + output),
     )
 
 

@@ -199,6 +199,14 @@ def test_each_data_parallel_engine_has_its_own_blocks() -> None:
     assert [value_of(found, rank, "usable_tokens") for rank in "01"] == [2016, 2016]
 
 
+def test_the_pool_of_a_model_with_sliding_windows_holds_what_the_engine_says() -> None:
+    """Five layers of six have a window of 256: 256 blocks of 32 hold 1,330 tokens, and six requests fill them."""
+    found = page((Path(__file__).parent / "captures" / "sliding_windows.prom").read_text())
+    assert found.ranks["0"]["num_requests_running"] == 6
+    assert found.ranks["0"]["kv_cache_usage_perc"] > 0.97
+    assert value_of(found, "0", "usable_tokens") == 1324
+
+
 def test_the_only_line_of_an_older_version_has_the_blocks_of_all_engines() -> None:
     """Until 0.10 only the first engine has one."""
     found = page(
