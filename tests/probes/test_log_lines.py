@@ -60,6 +60,9 @@ def test_an_engine_that_was_asked_to_stop_did_not_die(captures: Path, case: str)
 
 
 STARTS_ON_A_CPU = """\
+(APIServer pid=13822) WARNING 11-22 15:57:12 [system_utils.py:255] Found ulimit of 20000 and failed to automatically \
+increase with error current limit exceeds maximum limit. This can cause fd limit errors like `OSError: [Errno 24] Too \
+many open files`. Consider increasing with ulimit -n
 (APIServer pid=13822) WARNING 11-22 15:57:18 [vllm.py:1703] Enforce eager set, disabling torch.compile, CUDAGraphs, \
 and JIT kernel warmup. This is equivalent to setting -cc.mode=none -cc.cudagraph_mode=none
 [W1122 15:58:02.026190400 utils.cpp:68] Warning: NUMA binding: Using MEMBIND policy for memory allocation on the NUMA \

@@ -135,7 +135,7 @@ _EVIDENCE = re.compile(
     r"|(?:Runtime|Value|Timeout|OS|Import|ModuleNotFound|Assertion)Error",
     re.IGNORECASE,
 )
-_NO_EVIDENCE = re.compile(r" INFO |CUDAGraphs|NUMA binding|\bDumping |resource_tracker")
+_NO_EVIDENCE = re.compile(r" INFO |Found ulimit|CUDAGraphs|NUMA binding|\bDumping |resource_tracker")
 """Warnings of each start and end, and what a dying engine writes of its configuration and requests."""
 
 _FITS_SEQS = re.compile(r"exceeds available Mamba cache blocks \((\d+)\)")
@@ -168,7 +168,7 @@ class StartLines:
     device: str | None = None
     """`cuda` or `cpu`, from the engine's log."""
     prefix_caching: bool | None = None
-    """Whether it is on: hybrid models leave it off, whatever the default."""
+    """Whether it is on: some versions leave it off for hybrid models, whatever the default."""
     arguments: dict[str, object] | None = None
     """The arguments that differ from the defaults; None if the line was not found."""
 
