@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from bot.sandbox.approver import Approver
-from bot.sandbox.scenarios import Labels
+from bot.sandbox.scenarios import SCENARIOS, Labels, Scenario
 
 pytestmark = pytest.mark.fast
 
@@ -94,3 +99,27 @@ def test_what_it_says_of_a_long_message_ends_with_a_whole_word() -> None:
     Approver("http://slack.example", "C1", {}, lines.append, _http=http).look()
     assert lines[0].startswith("presses 'Cap' on: Question Q1: Which mitigation? preemptions")
     assert lines[0].endswith("preemptions …")
+
+
+@cache
+def questions() -> tuple[str, ...]:
+    """Every question of the playbooks, as written."""
+
+    def asked(node: Any) -> Iterator[str]:
+        if isinstance(node, dict):
+            yield from ([node["ask"]] if isinstance(node.get("ask"), str) else [])
+            node = list(node.values())
+        if isinstance(node, list):
+            yield from (text for each in node for text in asked(each))
+
+    folder = Path(__file__).parents[2] / "playbooks"
+    paths = [path for path in sorted(folder.rglob("*.yaml")) if not path.name.endswith(".test.yaml")]
+    return tuple(text for path in paths for text in asked(yaml.load(path.read_text(), yaml.CSafeLoader)))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.name)
+def test_a_question_is_known_by_words_that_it_always_has(scenario: Scenario) -> None:
+    """Those of a playbook; the titles of requests are others."""
+    always = [re.sub(r"\$\{[^}]*\}", "", text) for text in questions()]
+    for words in scenario.answers:
+        assert any(words in text for text in always) or not any(words in text for text in questions())
