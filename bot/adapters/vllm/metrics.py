@@ -28,7 +28,7 @@ ALIASES = {
 }
 CONFIG = "cache_config_info"
 ON_CONFIG = ("block_size", "num_gpu_blocks", "kv_cache_size_tokens")
-"""Its labels that are metrics."""
+"""Its labels that are numbers."""
 CONFIG_LABELS = (*ON_CONFIG, "cache_dtype", "gpu_memory_utilization")
 """The labels to keep: there are 45 by now, and they change with every release."""
 GAUGES, COUNTERS, HISTOGRAMS = on_pages("gauge"), on_pages("counter"), on_pages("histogram")

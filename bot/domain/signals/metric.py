@@ -59,7 +59,6 @@ METRICS: Mapping[str, Metric] = {
     "num_requests_waiting": Metric("gauge", "requests", "Requests waiting", "lower"),
     "num_gpu_blocks": Metric("gauge", "blocks"),
     "block_size": Metric("gauge", "tokens"),
-    "kv_cache_size_tokens": Metric("gauge", "tokens"),
     "num_preemptions": Metric("counter", "preemptions", "Preemptions", "lower"),
     "request_success": Metric("counter", "requests", "Requests finished", "higher"),
     "request_success_abort": Metric("counter", "requests"),

@@ -21,7 +21,7 @@ OLD_NAMES = {
     "prefix_cache_queries": "gpu_prefix_cache_queries",
     "inter_token_latency_seconds": "time_per_output_token_seconds",
 }
-ON_A_LABEL = {"num_gpu_blocks", "block_size", "kv_cache_size_tokens", "request_success_abort", "request_success_error"}
+ON_A_LABEL = {"num_gpu_blocks", "block_size", "request_success_abort", "request_success_error"}
 
 with tarfile.open(ARCHIVE) as archive:
     NAMES = sorted(name for name in archive.getnames() if name.endswith(".prom"))
