@@ -33,8 +33,8 @@ _SERVES_ON_EACH_PORT = re.compile(r"--data[-_]parallel[-_]multi[-_]port[-_]exter
 _IN_LEADER_WORKER_SET = ("spec", "leaderWorkerTemplate")
 _OF_MODELS = re.compile(r"llm|model|inference|gpu|cuda|rocm|\btpu|neuron|sglang|triton|hugging|hf_", re.IGNORECASE)
 """What names, images, commands and variables of an inference engine have in them."""
-OURS = "incident-bot/"
-"""Begins the annotations with which a workload names its SLO."""
+_ANNOTATIONS = "incident-bot/"
+"""Begins the bot's annotations, such as those with which a workload names its SLO."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,14 @@ def may_serve_models(obj: Obj) -> bool:
 
     Wrong on the side of yes: an alert about what does not is shown to nobody.
     """
-    if any(key.startswith(OURS) for key in annotations_of(obj)) or _OF_MODELS.search(name_of(obj)):
+    if any(key.startswith(_ANNOTATIONS) for key in annotations_of(obj)) or _OF_MODELS.search(name_of(obj)):
         return True
-    specs = [obj.get("spec") or {}] if obj.get("kind") == "Pod" else []
-    specs += [dig(each.template, "spec") or {} for each in pod_templates(obj)]
+    parts = [obj] if obj.get("kind") == "Pod" else [each.template for each in pod_templates(obj)]
+    specs = [part.get("spec") or {} for part in parts]
     containers = [one for spec in specs for key in ("containers", "initContainers") for one in spec.get(key) or []]
     if any(spec.get("resourceClaims") for spec in specs) or any(map(_wants_a_device, containers)):
         return True
-    labels = [labels_of(obj), *(labels_of(each.template) for each in pod_templates(obj))]
+    labels = [labels_of(obj), *map(labels_of, parts)]
     said = [{key: one.get(key) for key in ("name", "image", "command", "args", "env", "envFrom")} for one in containers]
     # Without containers it was not read whole.
     return not containers or _OF_MODELS.search(json.dumps([labels, said])) is not None
