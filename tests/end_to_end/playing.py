@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import pairwise
 from threading import Lock
 
 import pytest
@@ -102,10 +103,28 @@ def must_end_as_written(branches: Sequence[Branch]) -> None:
     assert unreadable == [], unreadable
     wrong = [
         f"{scenario.name} ended {played.ending}, verified: {played.is_verified}, by {played.path}\n{played.description}"
+        f"\n{_choices(played)}"
         for (scenario, wanted), played in zip(branches, all_played, strict=True)
         if not played.is_verified or _not_come_through(played.path, wanted)
     ]
     assert not wrong, "\n\n".join(wrong)
+
+
+def _choices(played: Played) -> str:
+    """What was read before each recommendation, which shows why another option was taken than expected."""
+    shown: list[str] = []
+    for state, following in pairwise(played.path):
+        if following.startswith(f"{state}_"):
+            read = [
+                item.entry.data for item in played.timeline if (item.entry.kind, item.entry.state) == ("read", state)
+            ]
+            seen = [
+                f"{name}: {reading.get('unknown') or reading.get('detail') or reading.get('value')}"
+                for readings in read
+                for name, reading in readings.items()
+            ]
+            shown.append(f"{state} -> {following}: {'; '.join(seen)}")
+    return "\n".join(shown)
 
 
 def _not_come_through(path: Sequence[str], wanted: Sequence[str]) -> list[str]:
