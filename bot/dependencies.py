@@ -18,6 +18,8 @@ from bot.adapters import logs
 from bot.adapters import pagers as paging
 from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
+from bot.adapters.github import pull_requests
+from bot.adapters.github.pull_requests import PullRequests
 from bot.adapters.http_client import CircuitClient, tls
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster, SharedSnapshots
@@ -414,6 +416,15 @@ def open_pagers(settings: Settings, stack: contextlib.AsyncExitStack) -> Pagers:
     return Pagers(http, pagers)
 
 
+def open_repositories(settings: Settings, stack: contextlib.AsyncExitStack) -> PullRequests | None:
+    wanted = settings.github
+    if not wanted.files or wanted.token is None:
+        return None
+    http = httpx.AsyncClient(timeout=pull_requests.TIMEOUT_SECONDS, verify=tls())
+    stack.push_async_callback(http.aclose)
+    return PullRequests(http, wanted.url, wanted.token.get_secret_value, wanted.files)
+
+
 def open_report_sinks(settings: Settings, stack: contextlib.AsyncExitStack) -> list[ReportSink]:
     wanted, sinks = settings.reports, list[ReportSink]()
     if wanted.store:
@@ -448,6 +459,8 @@ class Dependencies:
     alertmanager: AlertmanagerApi | None
     """None if Alertmanager's address is not set."""
     pagers: Pagers
+    repositories: PullRequests | None
+    """None if the settings name no file of a workload."""
     reports: Sequence[ReportSink]
 
 
@@ -457,4 +470,5 @@ def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.A
     clusters = open_clusters(settings, storage, circuits, stack)
     slack = open_slack(settings, storage, circuits, stack)
     silences, pagers = open_silences(settings, circuits, stack), open_pagers(settings, stack)
-    return Dependencies(storage, clusters, slack, silences, pagers, open_report_sinks(settings, stack))
+    repositories, reports = open_repositories(settings, stack), open_report_sinks(settings, stack)
+    return Dependencies(storage, clusters, slack, silences, pagers, repositories, reports)

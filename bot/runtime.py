@@ -18,6 +18,7 @@ from bot.domain.incidents.effect import (
     ExportTimeline,
     JudgePress,
     Notify,
+    OpenPullRequest,
     PageTeam,
     PassOnChanges,
     PlanChange,
@@ -51,6 +52,7 @@ from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.page import Links, PageHandler
 from bot.flow.handlers.pass_on import PassOnHandler, RouteAgainHandler
 from bot.flow.handlers.plan import PlanHandler
+from bot.flow.handlers.pull_request import PullRequestHandler
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler, ShowAgain, ShowHandler
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
@@ -61,6 +63,7 @@ from bot.flow.keep_halts import KeepHalts
 from bot.flow.keep_windows import KeepWindows
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later, PerformEffect
 from bot.flow.ports.people import Messenger, OnDemand, Pager, People, ReportSink, Silences
+from bot.flow.ports.repositories import Repositories
 from bot.flow.ports.storage import AlertStore, CallClaims, EffectStore, Playbooks, RunStore, WatchLog
 from bot.flow.receive_input import ReceiveInput
 from bot.flow.reconcile import Checks, Reconcile, logged
@@ -119,6 +122,8 @@ class Ports:
     from_bundle: FromBundle
     restrictions: Restrictions
     """Observe-only, maintenance windows and freezes."""
+    repositories: Repositories | None = None
+    """Where the owners of workloads keep them; None if the settings name no file."""
     reports: Sequence[ReportSink] = ()
     """Where the reports of closed incidents are kept."""
     redacts_reports: bool = False
@@ -223,6 +228,7 @@ class Runtime:
             StoreReport: StoreReportHandler(
                 store, ports.reports, ports.pictures.chart_svg, redact=ports.redacts_reports, aside=time.aside
             ),
+            OpenPullRequest: PullRequestHandler(ports.repositories, deployment=ports.deployment),
             PageTeam: PageHandler(ports.pager, ports.links, deployment=ports.deployment),
         }
 
@@ -248,7 +254,14 @@ class Runtime:
         read = ReadHandler(own.signals, playbook_of)
         see = SnapshotReader(own.cluster, own.samples)
         plan = PlanHandler(
-            read, see, own.cluster, playbook_of, store, restrictions=ports.restrictions, claims=ports.claims
+            read,
+            see,
+            own.cluster,
+            playbook_of,
+            store,
+            restrictions=ports.restrictions,
+            claims=ports.claims,
+            repositories=ports.repositories,
         )
         generate = GenerateOnReplica(
             own.generations, SnapshotReplicas(own.cluster), own.scraper, ports.claims, store, pause=time.pause

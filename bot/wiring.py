@@ -135,6 +135,7 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
         playbooks=playbooks,
         pictures=Pictures(chart_png, chart_svg, draw_png),
         pager=on.pagers,
+        repositories=on.repositories,
         reports=on.reports,
         redacts_reports=settings.reports.redact_people,
         links=on.slack.messenger.links,
@@ -179,6 +180,7 @@ def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbook
         draw=DrawForChannel(on.slack.messenger.share, draw_png),
         deployment=settings.redis_tag,
         silencers=settings.approvals.rules().silencers_of if on.alertmanager else None,
+        may_want_pull_request=settings.approvals.rules().pull_request_of if on.repositories else None,
     )
 
 

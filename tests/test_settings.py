@@ -547,6 +547,21 @@ def test_half_of_user_and_password_is_refused() -> None:
     assert faults(environ) == ("alertmanager: has only one of user and password; set both",)
 
 
+def test_files_of_workloads_need_a_token_and_whole_names(tmp_path: Path) -> None:
+    entry = "{targets: serving/llm, repository: example/deploy, path: production/llm.yaml}"
+    file = written(tmp_path, f"github:\n  files: [{entry}]\n")
+    (only,) = faults(ENOUGH, file)
+    assert "has files and no token; set INCIDENT_BOT_GITHUB_TOKEN" in only
+    token = ENOUGH | {"INCIDENT_BOT_GITHUB_TOKEN": "github_pat_1"}
+    assert load_settings(token, file).github.files[0].repository == "example/deploy"
+    for wrong in ("repository: deploy", "path: /llm.yaml", "path: a?b", "flags: a..b", "targets: llm", "brunch: main"):
+        other = (
+            "{" + ", ".join([*(part for part in entry.strip("{}").split(", ") if part[:4] != wrong[:4]), wrong]) + "}"
+        )
+        found = faults(token, written(tmp_path, f"github:\n  files: [{other}]\n"))
+        assert wrong.partition(":")[0] in " ".join(found), wrong
+
+
 def test_an_open_receiver_must_be_asked_for() -> None:
     environ = ENOUGH | {"INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "", "INCIDENT_BOT_ALERTMANAGER_OPEN": "true"}
     assert load_settings(environ).alertmanager.open

@@ -25,7 +25,7 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation, socket_mode
 from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import in_short, teams_asked, who_approves
-from bot.dependencies import cluster_connection, one_of, open_report_sinks, operators_of
+from bot.dependencies import cluster_connection, one_of, open_report_sinks, open_repositories, operators_of
 from bot.domain.approvals.advice import Observing
 from bot.domain.kernel.errors import SourceError, StorageUnavailableError
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
@@ -60,6 +60,8 @@ async def examine(settings: Settings, *, namespace: str = "", approvals: bool = 
             checks.append(_within(one_of("prometheus", among), _prometheus(one)))
     if settings.alertmanager.url:
         checks.append(_within("alertmanager", _alertmanager(settings)))
+    if settings.github.files:
+        checks.append(_within("github", repositories(settings)))
     if settings.reports.are_stored:
         checks.append(_within("reports", reports(settings)))
     checks += [_within("paging", _pager(name, url)) for name, url in pager_urls(settings).items()]
@@ -159,6 +161,13 @@ async def _prometheus(settings: ClusterSettings) -> Sequence[Finding]:
 async def _pager(name: str, url: str) -> Sequence[Finding]:
     async with httpx.AsyncClient(timeout=DEADLINE_SECONDS, verify=tls()) as client:
         return [await pagers.reachable(client, name, url)]
+
+
+async def repositories(settings: Settings) -> Sequence[Finding]:
+    """Whether pull requests can be opened for each file that the settings name."""
+    async with contextlib.AsyncExitStack() as stack:
+        opened = open_repositories(settings, stack)
+        return [] if opened is None else await opened.check()
 
 
 async def reports(settings: Settings) -> Sequence[Finding]:

@@ -13,6 +13,7 @@ from bot.domain.approvals.kinds import (
     CONTRACT,
     KINDS,
     OR,
+    PULL_REQUEST,
     QUALITY,
     SILENCE,
     VERB_OF_KIND,
@@ -37,7 +38,7 @@ def in_short(rules: ApprovalRules) -> Finding:
 def who_approves(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> list[Finding]:
     """One line for each policy of each kind of change, with the playbooks that propose it."""
     playbooks = tuple(playbooks)
-    lines = [_in_general(rules), *_of_targets(rules), _silences(rules), *_lines(playbooks, rules)]
+    lines = [_in_general(rules), *_of_targets(rules), *_decided_alone(rules), *_lines(playbooks, rules)]
     return [fine(ABOUT, line) for line in lines]
 
 
@@ -63,10 +64,15 @@ def _in_general(rules: ApprovalRules) -> str:
     return f"{enough}{once}{before}; {half}; glass (critical incidents): {glass}"
 
 
-def _silences(rules: ApprovalRules) -> str:
-    policy, risk = rules.of_a_silence(), rules.risk_of(SILENCE, SILENCE)
-    alone = policy.needed == 1
-    return f"/incident silence: {explained(policy, risk)}{'' if alone else '; needs two people, so never from Slack'}"
+def _decided_alone(rules: ApprovalRules) -> Iterator[str]:
+    """What one person decides: where the settings require two, nobody can from Slack."""
+    decided = (
+        (SILENCE, "/incident silence", rules.of_a_silence()),
+        (PULL_REQUEST, "pull request", rules.of_a_pull_request()),
+    )
+    for kind, named, policy in decided:
+        never = "" if policy.needed == 1 else "; needs two people, so never from Slack"
+        yield f"{named}: {explained(policy, rules.risk_of(kind, kind))}{never}"
 
 
 def teams_asked(rules: ApprovalRules) -> set[str]:

@@ -24,6 +24,7 @@ from pydantic import (
 
 from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.approvals.configuration import Approvals, UserGroup, Users
+from bot.domain.changes.kept_in import KeptIn
 from bot.domain.kernel.configured import (
     Address,
     Duration,
@@ -350,6 +351,30 @@ class Paging(Section):
     """The address of Opsgenie's API. Opsgenie ends on April 5, 2027; Jira Service Management takes the same calls."""
 
 
+class GitHub(Section):
+    """Where the owners of workloads keep them. A patch that an owner has to apply can then become a pull request."""
+
+    url: WebAddress = Field("https://api.github.com", examples=["https://github.example.com/api/v3"])
+    """The address of GitHub's REST API; of GitHub Enterprise Server, `https://HOST/api/v3`."""
+    token: RotatedSecret | None = None
+    """A token that may read and write contents and pull requests of these repositories, or `file:/path`."""
+    files: Annotated[tuple[KeptIn, ...], BeforeValidator(from_a_file)] = Field(
+        (), examples=["[{targets: serving/llm-*, repository: example/deploy, path: production/llm.yaml}]"]
+    )
+    """The file that each workload is kept in, of two entries the later one. Only a settings file can hold them.
+
+    A manifest of the object, on the default branch of the repository or on `branch`. With `flags` or `replicas`, the
+    values of a Helm chart: these name the places of its list of flags and of its number of replicas, such as
+    `servingEngineSpec.modelSpec.0.replicaCount`.
+    """
+
+    @model_validator(mode="after")
+    def _with_token(self) -> Self:
+        if self.files and self.token is None:
+            raise ValueError("has files and no token; set INCIDENT_BOT_GITHUB_TOKEN")
+        return self
+
+
 class Reports(Section):
     """Where the report of each closed incident is kept, besides Slack: as Markdown, HTML and JSON."""
 
@@ -516,6 +541,7 @@ class Settings(StorageSettings):
     """Folders; `packaged` are those that came with the bot. Of files with one name the last folder's counts."""
     approvals: Approvals
     paging: Paging
+    github: GitHub
     dashboard: Dashboard
     reports: Reports
     reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])

@@ -228,6 +228,7 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
         "one approver is enough; at half time those who have not approved and U0LEA are asked again; "
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
         "/incident silence: low risk: 1 of S0SERVING",
+        "pull request: low risk: 1 of S0SERVING",
         "scale (small): medium risk: 1 of S0SERVING; 20 min; "
         "if no accelerator stays free: 1 of approvers or serving or platform (S0SERVING, C0SERVING)",
         "client_contract (small): high risk: 1 of serving or model (C0SERVING, S0SERVING), "
@@ -244,7 +245,7 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
         pytest.param({}, "every kind", id="no-team-has-people"),
         pytest.param(
             {f"INCIDENT_BOT_APPROVALS_{name}_USER_GROUP": "S0HIGH" for name in ("HIGH", "MEDIUM")},
-            "probe_request, remove_canary, return_replica, run_job, scale, silence",
+            "probe_request, remove_canary, return_replica, run_job, scale, silence, pull_request",
             id="people-of-other-levels",
         ),
     ],
@@ -261,7 +262,7 @@ def test_playbooks_that_ask_the_same_share_a_line_and_changes_that_ask_more_are_
     rules = load_settings(ENOUGH).approvals.rules()
     other = CHANGES.replace("playbook: small", "playbook: other")
     lines = [finding.what for finding in who_approves([load_text(CHANGES), load_text(other)], rules)]
-    assert [line.partition(":")[0] for line in lines[2:]] == [
+    assert [line.partition(":")[0] for line in lines[3:]] == [
         f"{kind} (small, other)" for kind in ("scale", "client_contract", "set_flags", "promote")
     ]
     sooner = other.replace("risk: medium, done", "risk: medium, expires: settings.soon, done")
@@ -284,7 +285,7 @@ def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None
     four_eyes = {"INCIDENT_BOT_APPROVALS_FOUR_EYES": "scale", "INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}
     rules = load_settings(ENOUGH | four_eyes).approvals.rules()
     text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
-    first = who_approves([load_text(text)], rules)[2].what
+    first = who_approves([load_text(text)], rules)[3].what
     added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers decide instead)"
     assert f"scale (small): medium risk: {added};" in first
 

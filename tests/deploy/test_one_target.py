@@ -8,6 +8,7 @@ import pytest
 
 from bot.adapters.slack.outbound.messenger import Place
 from bot.adapters.yaml_playbooks import load_folders
+from bot.domain.changes.kept_in import file_of
 from bot.domain.kernel.planned_window import open_windows
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -24,6 +25,7 @@ SECRETS = {
     "SLACK_BOT_TOKEN": "xoxb-…",
     "SLACK_SIGNING_SECRET": "…",
     "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "…",
+    "INCIDENT_BOT_GITHUB_TOKEN": "…",
 }
 THE_ONE, ANOTHER = Target(namespace="serving", name="llm-70b"), Target(namespace="batch", name="llm-8b")
 
@@ -105,6 +107,15 @@ def test_its_nightly_deploy_is_maintenance_and_the_holidays_are_a_freeze(setting
     ]
     holidays = datetime(2026, 12, 26, tzinfo=UTC).timestamp()
     assert [(each.kind, each.covers(ANOTHER)) for each in open_windows([], rules, holidays)] == [("freeze", True)]
+
+
+def test_its_patches_may_become_pull_requests(settings: Settings) -> None:
+    manifest = file_of(THE_ONE, settings.github.files)
+    values = file_of(Target(namespace="serving", name="llm-8b"), settings.github.files)
+    assert str(manifest) == "example/deploy: production/llm-70b.yaml"
+    assert values is not None
+    assert (values.path, values.is_values, values.branch) == ("production/values.yaml", True, "")
+    assert file_of(ANOTHER, settings.github.files) is None
 
 
 def test_its_people_are_called(settings: Settings) -> None:

@@ -27,6 +27,7 @@ from bot.flow.handlers.read import ReadHandler
 from bot.flow.hot_halls import refused_by_heat
 from bot.flow.perform_effect import EffectContext, Later
 from bot.flow.ports.readings import ReadContext
+from bot.flow.ports.repositories import Proposal, Repositories
 from bot.flow.ports.storage import Owed
 from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
@@ -126,6 +127,7 @@ def planner(
     playbook: CompiledPlaybook = PLAYBOOK,
     breaker_until: float = 0.0,
     windows: Sequence[PlannedWindow] = (),
+    repositories: Repositories | None = None,
 ) -> PlanHandler:
     async def playbook_of(run: Run) -> CompiledPlaybook:
         del run
@@ -134,7 +136,7 @@ def planner(
     read = ReadHandler(ScriptedSignals(script, lambda: AT), playbook_of)
     return PlanHandler(
         read, SnapshotReader(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier),
-        restrictions=restrictions(*windows), claims=OpenUntil(breaker_until),
+        restrictions=restrictions(*windows), claims=OpenUntil(breaker_until), repositories=repositories,
     )  # fmt: skip
 
 
@@ -372,6 +374,39 @@ async def test_nobody_is_asked_to_approve_what_the_breaker_would_not_send_withou
     warnings = [each.text for each in event.result.plan.circumstances if each.name == "breaker"]
     assert bool(warnings) is warned
     assert all("the breaker is open" in text and "it lets nothing through before" in text for text in warnings)
+
+
+class OneFile:
+    """`Repositories` with a file for every target."""
+
+    def file_of(self, target: Target) -> str:
+        return f"example/deploy: {target.name}.yaml"
+
+    async def propose(self, proposal: Proposal) -> str:
+        raise AssertionError(proposal)
+
+
+FREEZE = PlannedWindow(kind="freeze", targets=("*",), starts_at=AT - 1, ends_at=AT + 1, why="release", by="ana")
+
+
+@pytest.mark.parametrize(
+    ("repositories", "windows", "repository"),
+    [
+        pytest.param(OneFile(), (), "example/deploy: llm.yaml", id="a-file"),
+        pytest.param(None, (), "", id="no-file"),
+        pytest.param(OneFile(), (FREEZE,), "", id="in-a-freeze"),
+    ],
+)
+async def test_what_the_owner_has_to_change_may_be_a_pull_request_where_its_file_is_known(
+    repositories: Repositories | None, windows: Sequence[PlannedWindow], repository: str
+) -> None:
+    cluster, effect = Asked(), PlanChange(effect_id="v3/plan/0", visit=3, state="grow")
+    cluster.objects["Deployment", "llm"]["metadata"]["labels"] |= {"kustomize.toolkit.fluxcd.io/name": "llm"}
+    asked = planner(cluster, lambda: {"usage": 0.95}, windows=windows, repositories=repositories)
+    (event,) = (await asked(EffectContext(growing(), Owed("INC-1", effect, 0, ""), AT), effect)).events
+    assert isinstance(event, Planned)
+    assert event.result.owners_edit is not None
+    assert event.result.repository == repository
 
 
 @pytest.mark.parametrize(

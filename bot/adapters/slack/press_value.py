@@ -28,6 +28,8 @@ OPEN_FORM = "fill:"
 """The same for a choice with a form: pressing it opens the form."""
 RUN_COMMAND = "say:"
 """Followed by a command of `/incident`, which the button runs on its incident."""
+PULL_REQUEST = "pull_request"
+"""Opens a pull request with the patch that the message shows."""
 LINK = "see"
 """A link; Slack still sends an event when it is pressed."""
 

@@ -163,5 +163,7 @@ class Services:
     """The deployment's name, as the messages of this bot carry it."""
     silencers: Callable[[Target], Policy] | None = None
     """Who may approve a silence; None when the bot does not know Alertmanager's address."""
+    may_want_pull_request: Callable[[Target], Policy] | None = None
+    """Who may want a pull request with a patch; None where the settings name no repository."""
     show_again: Callable[[Sequence[str]], Awaitable[None]] = _shown_already
     """Call when a person looks at these incidents: messages that Slack refused are tried again now."""

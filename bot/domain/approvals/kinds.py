@@ -72,12 +72,14 @@ def more_of(shares: Iterable[Share], others: Iterable[Share]) -> tuple[Share, ..
 
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
-CONTRACT, QUALITY, SILENCE = "client_contract", "answer_quality", "silence"
+CONTRACT, QUALITY = "client_contract", "answer_quality"
+SILENCE, PULL_REQUEST = "silence", "pull_request"
 _EVERY = (
     *CHANGE_KINDS.values(),
     ChangeKind(CONTRACT, "high", "serving + model", minutes=30),  # clients see errors or truncation
     ChangeKind(QUALITY, "high", "serving + model", minutes=60),  # a silent loss of quality
     ChangeKind(SILENCE, "low", minutes=30),  # two hours at most; requested by command and confirmed in its form
+    ChangeKind(PULL_REQUEST, "low", minutes=30),  # changes nothing until somebody merges it
 )
 
 DEFAULTS: Mapping[str, Asked] = {

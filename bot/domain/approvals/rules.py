@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.announced import PreApproved, cleans_up, covered, pre_approved, times
 from bot.domain.approvals.grant import APPROVERS, Demand, Policy, Request
-from bot.domain.approvals.kinds import OR, RISKS_OF_KINDS, SILENCE, VERB_OF_KIND, Asked, Share, more_of
+from bot.domain.approvals.kinds import OR, PULL_REQUEST, RISKS_OF_KINDS, SILENCE, VERB_OF_KIND, Asked, Share, more_of
 from bot.domain.changes.plan import LedgerEntry, Plan, Risk, highest
 from bot.domain.kernel.target import Target
 
@@ -117,6 +117,14 @@ class ApprovalRules(BaseModel):
     def silencers_of(self, target: Target) -> Policy:
         """Returns the policy of a silence of this target's alerts."""
         return self.for_target(target).of_a_silence()
+
+    def of_a_pull_request(self) -> Policy:
+        """Returns the policy of a pull request with a patch: as of a silence."""
+        return self.policy(self.risk_of(PULL_REQUEST, PULL_REQUEST), kind=PULL_REQUEST)
+
+    def pull_request_of(self, target: Target) -> Policy:
+        """Returns the policy of a pull request with a patch of this target."""
+        return self.for_target(target).of_a_pull_request()
 
     def one_of(self, team: str) -> Policy:
         """Returns the policy of a question that one person of this team answers, whatever its risk."""

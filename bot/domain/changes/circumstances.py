@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.changes.drain import DrainMode
+from bot.domain.changes.owners_edit import owners_edit
 from bot.domain.changes.plan import DRAIN, LAST_ROOM, ROOM, Circumstance
 from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of, claims_devices
 from bot.domain.cluster.disruption import Budget
@@ -24,7 +25,7 @@ from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary, ready_re
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.flags.mitigations import Move, number_in
-from bot.domain.kernel.errors import impossible
+from bot.domain.kernel.errors import NoPlanError, impossible
 from bot.domain.kernel.redaction import redacted_data
 
 NAMED = 3
@@ -57,7 +58,8 @@ def ownership_of(
         if owner.unknown:
             why = f"may revert the edit, since whether it heals itself is not known ({owner.unknown})"
         patch = patch_text(obj, redacted_data(spec), owner, kind=kind)
-        raise impossible(f"{owner.text} owns it and {why}", patch)
+        edit = None if "template" in spec else owners_edit(obj, spec, kind=kind).model_dump()
+        raise NoPlanError("impossible", f"{owner.text} owns it and {why}", patch, owners_edit=edit)
     if owner is not None and owner.leaves_alone:
         text = f"{owner.text} leaves {owner.leaves_alone} alone, in syncs too (ignoreDifferences,"
         text += " RespectIgnoreDifferences): there is nothing to commit"

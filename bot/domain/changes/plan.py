@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.cluster.objects import ObjectRef
 
 Risk = Literal["low", "medium", "high"]
@@ -186,6 +187,10 @@ class PlanResult(BaseModel):
     hint: str = ""
     handed_out: tuple[dict[str, Any], ...] = ()
     """For `impossible`: the flag edits whose patch the owner of the workload was given."""
+    owners_edit: OwnersEdit | None = None
+    """For `impossible`: what the patch in `hint` says, where a file can be edited by it."""
+    repository: str = ""
+    """Where that file is, in words; empty if the settings name none, or nothing may be changed now."""
     missing: tuple[str, ...] = ()
     """For `unknown`: the names in the playbook that had no value."""
     last_time: str = ""

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.context import PlanContext, Situation
+from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import Circumstance, Plan, PlanResult
 from bot.domain.changes.startup import start_notes, with_node_time, with_own_start_time
 from bot.domain.cluster.rotation import rotation_of
@@ -27,6 +28,7 @@ def plan_change(verb: str, arguments: Mapping[str, Any], snapshot: ClusterSnapsh
             reason=redacted(declined.reason),
             hint=redacted(declined.hint),
             handed_out=tuple(dict(each) for each in declined.handed_out),
+            owners_edit=None if declined.owners_edit is None else OwnersEdit.model_validate(declined.owners_edit),
         )
 
 

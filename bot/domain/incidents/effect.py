@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bot.domain.approvals.grant import Press
+from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import LedgerEntry
 from bot.domain.kernel.alert import Alert
 
@@ -187,6 +188,17 @@ class EndSilences(_Effect):
     ids: tuple[str, ...]
 
 
+class OpenPullRequest(_Effect):
+    """Propose in git what the owner of the workload has to change."""
+
+    not_done: ClassVar[str] = "a pull request could not be opened"
+    kind: Literal["open_pull_request"] = "open_pull_request"
+    slot: str
+    """The message with the patch."""
+    edit: OwnersEdit
+    wanted_by: str
+
+
 class PageTeam(_Effect):
     """Bring a page to what the run wants; one per page is enough."""
 
@@ -234,6 +246,7 @@ Effect = Annotated[
     | DrawChart
     | SilenceAlerts
     | EndSilences
+    | OpenPullRequest
     | PageTeam
     | RouteAgain
     | PassOnChanges,

@@ -149,7 +149,7 @@ class Due(_Event):
 ALL = "all"
 CommandName = Literal[
     "halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph", "status", "skip",
-    "silence", "unsilence", "reopen", "pin", "handover", "followup", "freeze",
+    "silence", "unsilence", "reopen", "pin", "handover", "followup", "freeze", "pull_request",
 ]  # fmt: skip
 
 
@@ -178,6 +178,7 @@ COMMANDS: Mapping[CommandName, CommandKind] = {
     "freeze": CommandKind(),
     "silence": CommandKind(shows_presence=True),
     "unsilence": CommandKind(),
+    "pull_request": CommandKind(shows_presence=True),
     "lead": CommandKind(without_playbook=True, shows_presence=True),
     "handover": CommandKind(),
     "status": CommandKind(shows_presence=True),
@@ -198,15 +199,15 @@ class Commanded(_Event):
     user_name: str = ""
     text: str = ""
     to: str = ""
-    """The state to continue in, the next lead, or the freeze that holds; `ALL` if everything is halted, not only this
-    run.
+    """The state to continue in, the next lead, the freeze that holds, or the message whose patch is proposed; `ALL` if
+    everything is halted, not only this run.
     """
     seconds: float | None = None
     """Time until the next status, or how long to silence."""
     silences: dict[str, dict[str, str]] = Field(default_factory=dict)
     """The alerts to silence, as shown: alert name to labels."""
     authority: Authority | None = None
-    """The authority of the person who confirmed a silence, kept as evidence."""
+    """The authority of the person who confirmed a silence or wants a pull request, kept as evidence."""
     happened_at: float | None = None
     author: str = ""
     link: str = ""
@@ -226,6 +227,18 @@ class Silenced(_Event):
 class SilencesEnded(_Event):
     kind: Literal["silences_ended"] = "silences_ended"
     ids: tuple[str, ...]
+
+
+class PullRequestSettled(_Event):
+    """The pull request for a patch is open, or could not be opened."""
+
+    kind: Literal["pull_request_settled"] = "pull_request_settled"
+    slot: str
+    """The message with the patch."""
+    url: str = ""
+    reason: str = ""
+    """Why there is none."""
+    user: str
 
 
 class Paged(_Event):
@@ -307,6 +320,7 @@ Event = Annotated[
     | Commanded
     | Silenced
     | SilencesEnded
+    | PullRequestSettled
     | Paged
     | PageFailed
     | SeriesRead

@@ -116,9 +116,9 @@ class Post(_Frozen):
     """One message of the thread, in order of appearance; its text is derived from the part of the run it refers to.
 
     `data` holds what the run does not keep: diagnosis {"title", "cause", "checks"}, outcome {"result", "text",
-    "patch"}, note {"text", "user"}, closed {"ending", "text", "held": [titles], "to_commit": [titles]}. What addresses
-    people also has {"news": [News], "looked": Looked}. Posts of kind `diagnostics` and `verdict` are of earlier
-    versions of the bot.
+    "patch"} and what `offered_patch` names, note {"text", "user"}, closed {"ending", "text", "held": [titles],
+    "to_commit": [titles]}. What addresses people also has {"news": [News], "looked": Looked}. Posts of kind
+    `diagnostics` and `verdict` are of earlier versions of the bot.
     """
 
     slot: str

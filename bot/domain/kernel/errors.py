@@ -147,6 +147,14 @@ class PagerError(BotError):
         self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
 
 
+class RepositoryError(BotError):
+    """A pull request could not be opened: refused permanently (`lasting`), or not answered."""
+
+    def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
+
+
 class MessengerError(BotError):
     """Slack refused permanently (`lasting`) or for now."""
 
@@ -179,10 +187,15 @@ class NoPlanError(BotError):
         reason: str,
         hint: str = "",
         handed_out: Sequence[Mapping[str, Any]] = (),
+        owners_edit: Mapping[str, Any] | None = None,
     ) -> None:
-        """`handed_out`: the flag edits that the owner of the workload has to make, where `hint` is their patch."""
+        """`handed_out`: the flag edits that the owner of the workload has to make, where `hint` is their patch.
+
+        `owners_edit`: the fields of an `OwnersEdit` that says the same, where a file can be edited by it.
+        """
         super().__init__(reason)
         self.outcome, self.reason, self.hint, self.handed_out = outcome, reason, hint, tuple(handed_out)
+        self.owners_edit = owners_edit
 
 
 def impossible(reason: str, hint: str = "") -> NoPlanError:

@@ -27,6 +27,7 @@ from bot.flow.hot_halls import refused_by_heat
 from bot.flow.incident_history import PastRuns, asked_by, rollbacks_in_a_day, the_last
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.cluster import Cluster
+from bot.flow.ports.repositories import Repositories
 from bot.flow.ports.storage import CallClaims
 from bot.flow.restrictions import Restrictions
 from bot.flow.snapshot_reader import SnapshotReader, context_of
@@ -43,9 +44,9 @@ AGAIN_SECONDS = 4.0
 class PlanHandler:
     def __init__(  # noqa: PLR0913 - what planning needs
         self, read: ReadHandler, see: SnapshotReader, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns,
-        *, restrictions: Restrictions, claims: CallClaims,
+        *, restrictions: Restrictions, claims: CallClaims, repositories: Repositories | None = None,
     ) -> None:  # fmt: skip
-        self._restrictions, self._claims = restrictions, claims
+        self._restrictions, self._claims, self._repositories = restrictions, claims, repositories
         self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 
     async def __call__(self, context: EffectContext, effect: PlanChange) -> Done | Later:
@@ -57,12 +58,17 @@ class PlanHandler:
         back = change is not None and takes_back(change, result.plan)
         advice = await self._restrictions.advice(run, at=context.now, takes_back=back)
         if not advice:
-            result = await self._with_breaker(run, result, at=context.now)
+            result = self._with_repository(run, await self._with_breaker(run, result, at=context.now))
         event = Planned(
             event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings),
             only_advice=advice,
         )  # fmt: skip
         return Done((event,))
+
+    def _with_repository(self, run: Run, result: PlanResult) -> PlanResult:
+        if result.owners_edit is None or self._repositories is None:
+            return result
+        return result.model_copy(update={"repository": self._repositories.file_of(run.target)})
 
     async def _with_breaker(self, run: Run, result: PlanResult, *, at: float) -> PlanResult:
         """Warns where the breaker would send nothing, so that nobody approves it in vain."""

@@ -186,6 +186,7 @@ def services_of(bench: Bench) -> Services:
         draw=DrawForChannel(bench.messenger.share, lambda picture: f"png of {picture.title}".encode()),
         deployment="tests",
         silencers=lambda _: policy(users=("U0ANA",)),
+        may_want_pull_request=lambda _: policy(users=("U0ANA",)),
     )
 
 

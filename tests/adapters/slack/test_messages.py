@@ -101,6 +101,19 @@ def teams(**changes: Any) -> Run:
     return waiting(policy=policy(demands=(platform, serving)), **changes)
 
 
+FOR_THE_OWNER = {
+    "result": "impossible",
+    "text": "Flux Kustomization serving owns it and would revert the edit",
+    "patch": '# Deployment serving/llm: commit it to git\nkind: "Deployment"\nspec:\n  replicas: 5',
+}
+
+
+def for_the_owner(**data: Any) -> Run:
+    """A patch whose file the settings name."""
+    known = {"repository": "example/deploy: production/llm.yaml", "owners_edit": {}} | FOR_THE_OWNER | data
+    return run(posts=(post("outcome", "outcome:5:0", "set_flags", **known),))
+
+
 GLASS = policy(
     demands=(Demand(team="serving", user_group="S0SERVING"), Demand(team="lead", users=("U0LEA",))),
     escalate_to=Demand(team="lead", users=("U0LEA",)),
@@ -244,16 +257,15 @@ THREADS = {
         status="granted", decided_by="U0ANA", decided_at=BEGAN + 9, presses=(approval(),), outcome="failed"
     ),
     "outcome-for-the-owner": run(
-        posts=(
-            post(
-                "outcome",
-                "outcome:5:0",
-                "set_flags",
-                result="impossible",
-                text="Flux Kustomization serving owns it and would revert the edit",
-                patch='# Deployment serving/llm: commit it to git\nkind: "Deployment"\nspec:\n  replicas: 5',
-            ),
-        )
+        posts=(post("outcome", "outcome:5:0", "set_flags", **FOR_THE_OWNER),),
+    ),
+    "outcome-with-a-pull-request-to-open": for_the_owner(),
+    "outcome-with-a-pull-request-that-is-opened": for_the_owner(pull_request={"by": "U0ANA"}),
+    "outcome-with-a-pull-request": for_the_owner(
+        pull_request={"by": "U0ANA", "url": "https://github.test/example/deploy/pull/7", "reason": ""}
+    ),
+    "outcome-without-a-pull-request": for_the_owner(
+        pull_request={"by": "U0ANA", "url": "", "reason": "GitHub answers HTTP 503 to <repos/example/deploy>: away"}
     ),
     "outcome-impossible": run(
         posts=(post("outcome", "outcome:5:0", "scale", result="impossible", text="0 GPUs are free"),)

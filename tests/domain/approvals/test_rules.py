@@ -11,6 +11,7 @@ from bot.domain.approvals.kinds import (
     CONTRACT_EDITS,
     DEFAULTS,
     KINDS,
+    PULL_REQUEST,
     QUALITY_EDITS,
     RISKS_OF_KINDS,
     SILENCE,
@@ -160,6 +161,11 @@ def test_a_silence_is_decided_as_its_kind() -> None:
     assert (asked(policy), policy.expires_seconds) == ([("serving", 1)], 60)
 
 
+def test_a_pull_request_is_decided_as_its_kind() -> None:
+    own = rules(kinds={PULL_REQUEST: asks("serving", 60)}, risk_floors={PULL_REQUEST: "medium"})
+    assert (asked(own.of_a_pull_request()), own.of_a_pull_request().expires_seconds) == ([("serving", 1)], 60)
+
+
 # --- how long, and who besides ----------------------------------------------------------------------------------------
 
 
@@ -259,6 +265,7 @@ MANUAL: dict[str, tuple[Risk, str, int]] = {
     "return_replica": ("low", "", 30),
     "remove_canary": ("low", "", 30),
     "silence": ("low", "", 30),
+    "pull_request": ("low", "", 30),
     "scale": ("low", "", 20),
     "scale_more": ("medium", "", 20),
     "isolate_replica": ("medium", "", 15),

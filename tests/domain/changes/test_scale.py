@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.domain.approvals.announced import cleans_up
+from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import Call, Wait
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.json_patch import applied
@@ -467,6 +468,18 @@ def test_a_floor_is_held_if_its_owner_does_not_revert_that_by_itself(seen: Clust
     first, *_, last = planned("set_flags", CAP, seen).calls
     assert [d.text for d in first.differences] == [f"{HPA} llm: minReplicas for the rollout 2 → 4"]
     assert last.body[-1] == {"op": "replace", "path": "/spec/minReplicas", "value": 2}
+
+
+def test_an_owner_gets_the_replicas_and_the_bounds_as_fields_of_the_object() -> None:
+    workload = deployment()
+    workload["metadata"]["labels"] |= {"kustomize.toolkit.fluxcd.io/name": "llm"}
+    edit = declined("scale", {"by": 2}, snapshot(workload=workload)).owners_edit
+    assert edit == OwnersEdit(kind="Deployment", namespace="serving", name="llm", fields={"replicas": 6})
+    full = scaler()
+    full["metadata"]["labels"] = {"kustomize.toolkit.fluxcd.io/name": "llm"}
+    full["spec"]["maxReplicas"] = 4
+    edit = declined("scale", {"by": 1, "above_maximum": True}, snapshot(autoscalers=(full,))).owners_edit
+    assert edit == OwnersEdit(kind=HPA, namespace="serving", name="llm", fields={"maxReplicas": 5, "minReplicas": 5})
 
 
 def test_a_floor_that_argo_cd_heals_is_not_held() -> None:

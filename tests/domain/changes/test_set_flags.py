@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import Plan
 from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -272,6 +273,7 @@ def test_an_owner_gets_the_patch_instead(labels: dict[str, str], annotations: di
     assert who in result.reason
     assert '"--max-num-seqs=6"' in result.hint
     assert result.handed_out == ({"flag": "--max-num-seqs", "value": 6},)
+    assert result.owners_edit == OwnersEdit(kind="Deployment", namespace="serving", name="llm", flags=result.handed_out)
     assert "trategy" not in result.hint
 
 
@@ -294,6 +296,10 @@ def test_where_no_surge_pod_fits_the_owners_rollout_is_to_go_in_place_too(labels
         where.strip(), 'type: "RollingUpdate"', "rollingUpdate:", "maxSurge: 0", "maxUnavailable: 1",
     ]  # fmt: skip
     assert "put your own strategy back afterwards" in result.hint
+    assert result.owners_edit is not None
+    assert result.owners_edit.fields == {
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    }
 
 
 def test_what_a_helm_release_is_to_commit_has_no_strategy() -> None:

@@ -29,6 +29,7 @@ from bot.adapters.slack.inbound.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.inbound.operator_commands import SKIP_FORM, STATUS_FORM, OperatorCommands
 from bot.adapters.slack.inbound.pins import MAYBE_ADDED, PIN_FORM, SHORTCUT, Pins
 from bot.adapters.slack.inbound.presses import NOT_READ, Presses, old_button
+from bot.adapters.slack.inbound.pull_requests import PullRequestButton
 from bot.adapters.slack.inbound.signed import only_signed
 from bot.adapters.slack.inbound.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.outbound.home import Homes
@@ -42,6 +43,7 @@ from bot.adapters.slack.press_value import (
     MORE,
     MORE_TIME,
     OPEN_FORM,
+    PULL_REQUEST,
     RUN_COMMAND,
 )
 from bot.adapters.slack.services import Services
@@ -85,7 +87,8 @@ def bolt_app(
     boundary, commands = Boundary(client, services.messenger), Commands(services)
     # Bolt tries the listeners in order before it acknowledges, so the most used come first.
     app.command(COMMAND)(boundary.command(commands.answer, after_no_answer))
-    _listen_to_buttons(app, boundary, Presses(services.incidents, services.playbooks), commands)
+    decide = Presses(services.incidents, services.playbooks)
+    _listen_to_buttons(app, boundary, decide, commands, PullRequestButton(services))
     _listen_to_forms(app, boundary, services)
     pinned = Pins(client, services)
     app.shortcut(SHORTCUT)(boundary.click(pinned.shortcut, MAYBE_ADDED, again=""))
@@ -98,7 +101,9 @@ def bolt_app(
     return app
 
 
-def _listen_to_buttons(app: AsyncApp, boundary: Boundary, decide: Presses, commands: Commands) -> None:
+def _listen_to_buttons(
+    app: AsyncApp, boundary: Boundary, decide: Presses, commands: Commands, pull_requests: PullRequestButton
+) -> None:
     click = boundary.click
     app.action(APPROVE)(click(decide.storing("approve"), MAYBE_PRESSED))
     app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(click(decide.storing("choose"), MAYBE_PRESSED))
@@ -115,6 +120,7 @@ def _listen_to_buttons(app: AsyncApp, boundary: Boundary, decide: Presses, comma
     app.view(ANSWER_FORM)(boundary.form(decide.answer, MAYBE_SENT))
     app.action(re.compile(re.escape(RUN_COMMAND) + r"[a-z]+"))(click(card_button(commands.answer), MAYBE_PRESSED))
     app.action(LINK)(_acknowledge)
+    app.action(PULL_REQUEST)(click(pull_requests.pressed, MAYBE_PRESSED))
     app.action(ANYTHING)(click(old_button, NOT_READ))
 
 

@@ -13,6 +13,7 @@ from bot.domain.changes.calls import Wording, patch_call
 from bot.domain.changes.circumstances import Ownership, binding_note, ownership_of, ownership_of_config_map
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.edited_template import EditedConfigMap, EditedTemplate, edited_template
+from bot.domain.changes.owners_edit import STRATEGY, OwnersEdit, owners_edit
 from bot.domain.changes.plan import Call, Circumstance, Plan, Step
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.rolling import (
@@ -112,7 +113,14 @@ def _owners(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) ->
             filter(None, [ownership_of(snapshot, workload, _owners_part(snapshot, workload, edited)), *of_maps])
         )
     except NoPlanError as error:
-        raise NoPlanError(error.outcome, error.reason, error.hint, handed_out=edited.edits) from None
+        edit = None if edited.config_maps else _owners_edit(snapshot, workload, edited).model_dump()
+        raise NoPlanError(error.outcome, error.reason, error.hint, handed_out=edited.edits, owners_edit=edit) from None
+
+
+def _owners_edit(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) -> OwnersEdit:
+    part = _owners_part(snapshot, workload, edited)
+    fields = {STRATEGY: part[STRATEGY]} if STRATEGY in part else {}
+    return owners_edit(workload, fields, flags=edited.edits)
 
 
 def _owners_part(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) -> dict[str, Any]:
@@ -120,7 +128,7 @@ def _owners_part(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplat
     owner = owner_of(workload, snapshot)
     if owner is None or not owner.reverts or not no_surge(snapshot, edited.template):
         return edited.owners_part
-    return edited.owners_part | {"strategy": without_surge(unavailable_in_place(snapshot))}
+    return edited.owners_part | {STRATEGY: without_surge(unavailable_in_place(snapshot))}
 
 
 def _config_maps_first(edited: tuple[EditedConfigMap, ...], rollout: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -26,6 +26,7 @@ from bot.domain.incidents.event import (
     Posted,
     Pressed,
     Progressed,
+    PullRequestSettled,
     SeriesRead,
     SignalsRead,
     Silenced,
@@ -43,6 +44,7 @@ from bot.domain.incidents.machine import (
     operator_actions,
     parking,
     presses,
+    pull_requests,
     questions,
     reading,
     severity,
@@ -134,6 +136,7 @@ HANDLERS: Mapping[type, Handler] = {
     Due: deadlines.due,
     Commanded: operator_actions.commanded,
     Silenced: operator_actions.silenced,
+    PullRequestSettled: pull_requests.settled,
     SilencesEnded: operator_actions.silences_ended,
     SeriesRead: reading.series_read,
     Paged: calling.paged,
@@ -144,7 +147,7 @@ HANDLERS: Mapping[type, Handler] = {
 }
 ACCEPTED_AFTER_THE_END = (
     AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed, ChangesPassedOn, Paged,
-    PageFailed,
+    PageFailed, PullRequestSettled,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from bot.domain.incidents.event import ALL, Planned, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import calling, entering, ledger, parking, questions, reading, requesting, residual
 from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.offered_patch import offered
 from bot.domain.incidents.run import HALT_HALF, HALT_UNANSWERED, ActiveChange, ActiveWatch, News
 from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks.language import ChangeState, EndState
@@ -62,6 +63,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     if is_patch:
         # What led here is read first: the canary's verdict before the rollout that is not possible.
         shown = {"result": result.outcome, "text": text, "patch": result.hint, "title": title, **draft.take_news()}
+        shown |= offered(result)
         draft.post("outcome", f"outcome:{draft.run.visit.number}:{change.replans}", change.verb, shown)
     elif not (result.outcome == "not_needed" and _only_cleans_up(draft, change)):
         draft.set(news=(*draft.run.news, News(title=title, result=result.outcome, text=text, at=draft.at)))

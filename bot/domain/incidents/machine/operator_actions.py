@@ -11,7 +11,17 @@ from dataclasses import asdict
 from bot.domain.incidents.effect import KINDS, SilenceAlerts
 from bot.domain.incidents.event import Commanded, CommandName, EffectFailed, Silenced, SilencesEnded
 from bot.domain.incidents.handover import open_matters
-from bot.domain.incidents.machine import advising, calling, calm, changing, diverting, entering, events, severity
+from bot.domain.incidents.machine import (
+    advising,
+    calling,
+    calm,
+    changing,
+    diverting,
+    entering,
+    events,
+    pull_requests,
+    severity,
+)
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Run, StatusUpdate
 from bot.domain.kernel.durations import lasting
@@ -217,6 +227,7 @@ _COMMANDS: Mapping[CommandName, Callable[[Draft, Commanded], None]] = {
     "skip": _skip,
     "silence": _silence,
     "unsilence": _unsilence,
+    "pull_request": pull_requests.wanted,
     "reopen": reopen,
     "pin": pin,
 }

@@ -1,0 +1,51 @@
+"""The button of a patch that the owner of a workload has to apply: opens a pull request with it.
+
+A pull request is approved like a low-risk change: somebody else still has to merge it.
+"""
+
+from __future__ import annotations
+
+from bot.adapters.slack.escape import line
+from bot.adapters.slack.inbound.boundary import Click, NotDoneError, permitted
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.operator_commands import event_of, store
+from bot.adapters.slack.inbound.presses import OLD_BUTTON, value_of
+from bot.adapters.slack.services import Services
+from bot.domain.approvals.grant import still_missing_at_best
+from bot.domain.incidents.offered_patch import REPOSITORY, is_wanted
+
+WANTED = "A pull request with this patch was wanted already; the message shows what became of it."
+
+
+class PullRequestButton:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def pressed(self, click: Click) -> None:
+        value = value_of(click)
+        run = await self._services.incidents.load(value.incident_id)
+        post = next((each for each in run.posts if each.slot == value.about), None) if run is not None else None
+        policy_of = self._services.may_want_pull_request
+        if run is None or post is None or REPOSITORY not in post.data or policy_of is None:
+            raise NotDoneError(OLD_BUTTON)
+        if not run.is_open:
+            raise NotDoneError(f"{line(run.incident_id, 40)} is closed. Nothing was opened.")
+        if is_wanted(post):
+            raise NotDoneError(WANTED)
+        policy = policy_of(run.target)
+        at = self._services.clock.now()
+        authority = await permitted(
+            self._services.people.authority(click.user, policy, at=at), "No pull request was opened"
+        )
+        if still_missing_at_best(policy, {click.user: authority.teams}):
+            wants = " and ".join(f"{demand.needed} of {demand.team}" for demand in policy.demands)
+            raise NotDoneError(f"The settings require {wants}, so one person cannot open a pull request here.")
+        command = Command.read(
+            "pull_request",
+            user=click.user,
+            user_name=click.user_name,
+            # The same click delivered twice is the same command.
+            trigger_id=f"{click.message_ts}/{click.action_ts}",
+        )
+        event = event_of(command, "pull_request", to=post.slot, authority=authority)
+        await store(self._services.incidents, event, run.incident_id)
