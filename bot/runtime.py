@@ -228,7 +228,7 @@ class Runtime:
             StoreReport: StoreReportHandler(
                 store, ports.reports, ports.pictures.chart_svg, redact=ports.redacts_reports, aside=time.aside
             ),
-            OpenPullRequest: PullRequestHandler(ports.repositories, deployment=ports.deployment),
+            OpenPullRequest: PullRequestHandler(ports.repositories, ports.links, deployment=ports.deployment),
             PageTeam: PageHandler(ports.pager, ports.links, deployment=ports.deployment),
         }
 

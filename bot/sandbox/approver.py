@@ -21,10 +21,13 @@ USER, SECOND = "U0ANA", "U0BEN"
 SECOND_AFTER_SECONDS = 4.0
 BUTTONS = ("choose:", "fill:")
 """A choice, and one that opens a form first."""
+PULL_REQUEST = "pull_request"
+"""Opens one with the patch of the message."""
 PATIENCE = 3
 """How often the same question gets the same answer before a real person must step in."""
 COMMAND = "/incident "
 """Text with this prefix is not a label: it is typed before the question is answered."""
+_PULL_REQUEST = re.compile(r"<(http[^|>]+/pull/[0-9]+)\|Pull request [0-9]+>")
 _PATCH = re.compile(r"```\n?(.*?apiVersion: .*?)```", re.DOTALL)
 _BEFORE = re.compile(r"^.*?(?=\bQuestion\b|\bRequest\b)", re.DOTALL)
 APPROVE = ("approve", "approve_with_reason")
@@ -51,6 +54,8 @@ class Approver:
     _answered: Counter[tuple[str, str]] = field(default_factory=Counter)
     _typed_for: set[str] = field(default_factory=set)
     """Messages for which the commands of their answer were typed."""
+    _merged: set[str] = field(default_factory=set)
+    """Addresses of pull requests."""
 
     def command(self, text: str) -> None:
         """`/incident TEXT`, typed in the channel."""
@@ -65,6 +70,7 @@ class Approver:
                 self._fill(views[user][-1], user)
                 return
         for message in self._messages():
+            self._merge(message)
             self._type_first(message)
             chosen = self._choose(message, list(_buttons(message.get("blocks", []))))
             if chosen is not None and (user := self._who_presses(message["ts"], chosen["value"])):
@@ -114,6 +120,9 @@ class Approver:
         return [{**each, "text": html.unescape(each.get("text", ""))} for each in answer.raise_for_status().json()]
 
     def _choose(self, message: Mapping[str, Any], buttons: list[dict[str, Any]]) -> dict[str, Any] | None:
+        pull_request = next((button for button in buttons if button["action_id"] == PULL_REQUEST), None)
+        if pull_request is not None:
+            return pull_request
         approve = next((button for button in buttons if button["action_id"] in APPROVE), None)
         choices = [button for button in buttons if button["action_id"].startswith(BUTTONS)]
         if approve is not None:
@@ -145,6 +154,20 @@ class Approver:
                 elif self.commit is not None:
                     self.say("commits the patch that the bot handed out")
                     self.commit(self._last_patch())
+
+    def _merge(self, message: Mapping[str, Any]) -> None:
+        """Merges the pull request of a message, as the owner of the workload does."""
+        shown = [
+            str(part["text"])
+            for block in message.get("blocks", [])
+            for part in block.get("elements", ())
+            if "text" in part
+        ]
+        for url in _PULL_REQUEST.findall(" ".join(shown)):
+            if url not in self._merged:
+                self._merged.add(url)
+                self.say("merges the pull request that the bot opened")
+                self._http.post(f"{url}/merge", follow_redirects=True).raise_for_status()
 
     def _last_patch(self) -> str:
         texts = [

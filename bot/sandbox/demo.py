@@ -79,6 +79,8 @@ class World:
     bot_environment: dict[str, str]
     windows: Mapping[str, str]
     scale: Scale
+    settings: Path | None = None
+    """The bot's settings file, for what no variable can hold."""
 
     @property
     def redis_url(self) -> str:
@@ -91,7 +93,8 @@ class World:
 
     def start_bot(self) -> None:
         """Starts the bot, or starts it again after a crash."""
-        self.family.start("bot", "bot", "serve", env=self.bot_environment)
+        settings = ("--settings", str(self.settings)) if self.settings else ()
+        self.family.start("bot", "bot", "serve", *settings, env=self.bot_environment)
 
     def prepare(self, scenario: Scenario) -> None:
         """Creates what was deployed long before the trouble, and the load of a healthy day."""
@@ -114,6 +117,8 @@ class World:
             self.wait_until_replicas_serve()
         if scenario.kept_by:
             surroundings.put_under(self.kubernetes_url, scenario.kept_by)
+        if scenario.in_repository:
+            surroundings.publish(self.kubernetes_url, self.alertmanager_url)
         self.load(scenario.healthy_load)
 
     def cause_trouble(self, scenario: Scenario) -> None:
@@ -291,8 +296,12 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
             alert_token=alert_token, alertmanager_url=alertmanager,
             windows=windows,
         )  # fmt: skip
+        kept = None
+        if scenario.in_repository:
+            kept = surroundings.kept_in_settings(folder)
+            environment |= {"INCIDENT_BOT_GITHUB_URL": alertmanager, "INCIDENT_BOT_GITHUB_TOKEN": alert_token}
         made = World(
-            family, redis, bot_url, slack, kubernetes, fleet, alertmanager, folder, environment, windows, scale
+            family, redis, bot_url, slack, kubernetes, fleet, alertmanager, folder, environment, windows, scale, kept
         )
         made.wait_until_replicas_serve()
         if start_bot:

@@ -12,6 +12,7 @@ import hashlib
 import html
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from typing import Any
 
 from aiohttp import web
@@ -38,6 +39,8 @@ class PullRequest:
     body: str
     head: str
     base: str
+    before: dict[str, str]
+    """The files of its base when it was opened."""
     state: str = "open"
 
 
@@ -72,10 +75,15 @@ class Repository:
         self.branches[pull.base] |= self.branches[pull.head]
         pull.state = "closed"
 
+    @property
+    def deployed(self) -> dict[str, str]:
+        return self.branches[MAIN]
+
 
 class GitHubRoutes:
-    def __init__(self, repository: Repository) -> None:
-        self._of = repository
+    def __init__(self, repository: Repository, merged: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`merged` is called after each merge."""
+        self._of, self._after_merge = repository, merged
 
     def routes(self) -> list[web.RouteDef]:
         root, guarded = f"/repos/{self._of.name}", self._guarded
@@ -89,6 +97,7 @@ class GitHubRoutes:
             web.post(f"{root}/pulls", guarded(self._opened)),
             web.get(f"/{self._of.name}/pull/{{number}}", self._page),
             web.post(f"/{self._of.name}/pull/{{number}}/merge", self._merged),
+            web.put("/__sandbox__/github/{path:.+}", self._put),
         ]
 
     async def _described(self, request: web.Request) -> web.StreamResponse:
@@ -149,7 +158,9 @@ class GitHubRoutes:
             why = f"No commits between {base} and {head}"
         if why:
             return _answer({"message": "Validation Failed", "errors": [{"message": why}]}, 422)
-        pull = PullRequest(len(self._of.pulls) + 1, str(asked["title"]), str(asked["body"]), head, base)
+        pull = PullRequest(
+            len(self._of.pulls) + 1, str(asked["title"]), str(asked["body"]), head, base, dict(self._of.branches[base])
+        )
         self._of.pulls.append(pull)
         return _answer(self._shown(request, pull), 201)
 
@@ -173,20 +184,50 @@ class GitHubRoutes:
 
         return answer
 
+    async def _put(self, request: web.Request) -> web.StreamResponse:
+        """What was committed long ago."""
+        self._of.deployed[request.match_info["path"]] = await request.text()
+        return web.Response(status=204)
+
     # --- for people -------------------------------------------------------------------------------------------------
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         pull = self._of.pulls[int(request.match_info["number"]) - 1]
-        shown = html.escape(f"{pull.title}\n\n{pull.body}\n\nstate: {pull.state}")
-        merge = f'<form method="post" action="{request.path}/merge"><button>Merge</button></form>'
-        page = f"<!doctype html><title>{html.escape(pull.title)}</title><pre>{shown}</pre>{merge}"
+        lines = [
+            line
+            for path, text in self._of.branches[pull.head].items()
+            for line in unified_diff(pull.before.get(path, "").splitlines(), text.splitlines(), path, path, lineterm="")
+        ]
+        merge = f'<form method="post" action="{request.path}/merge"><button>Merge pull request</button></form>'
+        page = PAGE.format(
+            title=html.escape(f"{pull.title} #{pull.number}"),
+            body=html.escape(pull.body),
+            diff=html.escape("\n".join(lines)),
+            foot=merge if pull.state == "open" else "<p><strong>Merged.</strong></p>",
+        )
         return web.Response(text=page, content_type="text/html")
 
     async def _merged(self, request: web.Request) -> web.StreamResponse:
         self._of.merge(int(request.match_info["number"]))
+        if self._after_merge is not None:
+            await self._after_merge()
         raise web.HTTPSeeOther(request.path.removesuffix("/merge"))
 
 
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }}
+pre {{ background: #f6f8fa; padding: 1em; overflow-x: auto; white-space: pre-wrap }}
+button {{ font: inherit; color: #fff; background: #1a7f37; border: 0; border-radius: 6px; padding: .5em 1em }}
+</style>
+<h1>{title}</h1>
+<pre>{body}</pre>
+<pre>{diff}</pre>
+{foot}
+</html>
+"""
 NOT_FOUND = {"message": "Not Found"}
 
 

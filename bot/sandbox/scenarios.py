@@ -45,6 +45,8 @@ class Scenario:
     """Flags that have been set for a long time."""
     kept_by: Literal["", "helm", "argocd", "argocd-self-heal"] = ""
     """The tool that the workload was deployed with; empty: applied by hand."""
+    in_repository: bool = False
+    """The bot's settings say in which file on GitHub the workload is kept."""
     prefill_seconds: float = 0.0
     """How long a simulated engine takes to compute a token of a prompt, or to recompute one; 0: as captured."""
     gpus_of_others: int = 0
@@ -184,10 +186,11 @@ ARGOCD = replace(
 ARGOCD_SELF_HEAL = replace(
     OVERLOAD,
     name="argocd-self-heal",
-    what="load rises on a fleet that Argo CD reverts to git: the bot hands out the patch and waits until it is synced",
+    what="load rises on a fleet that Argo CD reverts to git: the bot opens a pull request and waits until it is synced",
     kept_by="argocd-self-heal",
+    in_repository=True,
     windows=LONG_DEPLOYED,
-    answers={"would be reverted": (COMMIT, "It is on its way"), **ENOUGH},
+    answers={"would be reverted": "It is on its way", **ENOUGH},
 )
 FULL_CLUSTER = replace(
     OVERLOAD,
@@ -201,6 +204,8 @@ FULL_SELF_HEAL = replace(
     name="full-self-heal",
     what="load rises where no GPU is free and Argo CD reverts edits: the patch is handed out and waited for",
     gpus_of_others=8,
+    in_repository=False,
+    answers={"would be reverted": (COMMIT, "It is on its way"), **ENOUGH},
 )
 QUOTA = replace(
     OVERLOAD,

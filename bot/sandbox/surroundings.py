@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from bot.domain.cluster.owner import yaml_text
 from bot.sandbox.kubernetes.controllers.argocd import SCHEME, TRACKING
 from bot.sandbox.kubernetes.patches import strategic_merge_patch
 from bot.sandbox.plain_http import http
@@ -16,6 +18,7 @@ Obj = dict[str, Any]
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 DEPLOYMENT = "/apis/apps/v1/namespaces/serving/deployments/llm"
+REPOSITORY, FILE = "example/deploy", "production/llm.yaml"
 GIT = "/api/v1/namespaces/argocd/configmaps/deployments"
 HELM = {
     "labels": {"app.kubernetes.io/managed-by": "Helm"},
@@ -49,11 +52,35 @@ def put_under(url: str, tool: str) -> None:
 
 def commit(url: str, patch: str) -> None:
     """Merges a patch, as the bot hands it out, into the manifest in git."""
-    found = http().get(url + GIT).raise_for_status().json()
     wanted = YAML(typ="safe").load(patch)
-    manifest = strategic_merge_patch(json.loads(found["data"]["manifest"]), {"spec": wanted["spec"]})
+    manifest = strategic_merge_patch(_in_git(url), {"spec": wanted["spec"]})
     body = {"data": {"manifest": json.dumps(manifest)}}
     http().patch(url + GIT, content=json.dumps(body), headers=MERGE).raise_for_status()
+
+
+def publish(url: str, github_url: str) -> None:
+    """Puts the manifest of the workload, as YAML, into the repository on GitHub."""
+    text = yaml_text({"apiVersion": "apps/v1", "kind": "Deployment", **_in_git(url)})
+    http().put(f"{github_url}/__sandbox__/github/{FILE}", content=f"{text}\n").raise_for_status()
+
+
+def in_git(text: str) -> Obj:
+    """The manifest's text in the form in which Argo CD of the sandbox reads it."""
+    manifest = YAML(typ="safe").load(text)
+    return {"data": {"manifest": json.dumps({key: manifest[key] for key in ("metadata", "spec")})}}
+
+
+def kept_in_settings(folder: Path) -> Path:
+    """A settings file for the bot, which says where the workload is kept."""
+    path = folder / "settings.yaml"
+    entry = {"targets": "serving/llm", "repository": REPOSITORY, "path": FILE}
+    path.write_text(yaml_text({"github": {"files": [entry]}}) + "\n", encoding="utf-8")
+    return path
+
+
+def _in_git(url: str) -> Obj:
+    manifest: Obj = json.loads(http().get(url + GIT).raise_for_status().json()["data"]["manifest"])
+    return manifest
 
 
 def hold_gpus(url: str, count: int) -> None:

@@ -1,6 +1,6 @@
 """`python -m bot.sandbox.alerting --api URL --bot-url URL --token T`: watch the fleet, tell the bot, until SIGTERM.
 
-One `ready` line on standard output says where Alertmanager's API is. Pagers listen there too.
+One `ready` line on standard output says where Alertmanager's API is. Pagers and GitHub listen there too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from bot.sandbox.alerting.alertmanager import Alert, Alertmanager, webhook
 from bot.sandbox.alerting.api import AlertmanagerRoutes
 from bot.sandbox.alerting.pagers import PagerRoutes, Pagers
 from bot.sandbox.alerting.rule import CrashRule, HeatRule, Rule, SloRule, ThrashRule, XidRule, labels_of, state_page
+from bot.sandbox.github import GitHubRoutes, Repository
 from bot.sandbox.lifetime import die_with_parent
 from bot.sandbox.plain_http import async_http
+from bot.sandbox.surroundings import FILE, GIT, MERGE, REPOSITORY, in_git
 
 log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 1.0
@@ -153,7 +155,12 @@ async def _run(options: argparse.Namespace) -> None:
     async with async_http(timeout=3.0) as client:
         notifier = Notifier(client, alertmanager, options.bot_url, options.token)
         pagers = Pagers(opsgenie_keys=(options.pager_key,), webhook_secret=options.pager_key)
-        routes = [*AlertmanagerRoutes(alertmanager, notifier.changed).routes(), *PagerRoutes(pagers).routes()]
+        github = Repository(REPOSITORY, options.token)
+        routes = [
+            *AlertmanagerRoutes(alertmanager, notifier.changed).routes(),
+            *PagerRoutes(pagers).routes(),
+            *GitHubRoutes(github, lambda: _to_the_cluster(client, options.api, github)).routes(),
+        ]
         runner, url = await _listen(routes, options.port)
         work = [asyncio.create_task(notifier.forever(), name="notifier")]
         if rule is not None:
@@ -168,6 +175,12 @@ async def _run(options: argparse.Namespace) -> None:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
         await runner.cleanup()
+
+
+async def _to_the_cluster(client: httpx.AsyncClient, api: str, github: Repository) -> None:
+    """Argo CD of the sandbox reads what is deployed from a ConfigMap."""
+    body = json.dumps(in_git(github.deployed[FILE]))
+    (await client.patch(api + GIT, content=body, headers=MERGE)).raise_for_status()
 
 
 async def _listen(routes: list[web.RouteDef], port: int) -> tuple[web.AppRunner, str]:

@@ -200,13 +200,21 @@ async def test_the_doctor_reads_each_file_and_the_permission_to_write(lab: Lab) 
 EFFECT = OpenPullRequest(effect_id="pull_request/1", slot="outcome:3:0", edit=EDIT, wanted_by="U0ANA")
 
 
+async def linked(incident_id: str) -> Mapping[str, str]:
+    return {"card": "https://example.slack.com/archives/C1/p1"}
+
+
+async def unlinked(incident_id: str) -> Mapping[str, str]:
+    return {}
+
+
 def context(run: Run | None = None, *, attempts: int = 0) -> EffectContext:
     known = run or builders.run(target=TARGET)
     return EffectContext(known, Owed(known.incident_id, EFFECT, attempts, token="t", run=known), 1_000.0)
 
 
 async def test_the_effect_reports_the_address_of_the_pull_request(lab: Lab) -> None:
-    handler = PullRequestHandler(lab.repositories(), deployment="bot")
+    handler = PullRequestHandler(lab.repositories(), unlinked, deployment="bot")
     for _ in range(2):
         done = await handler(context(), EFFECT)
         assert isinstance(done, Done)
@@ -216,8 +224,13 @@ async def test_the_effect_reports_the_address_of_the_pull_request(lab: Lab) -> N
     assert len(lab.github.pulls) == 1
 
 
+async def test_a_reviewer_finds_the_incident_in_slack(lab: Lab) -> None:
+    await PullRequestHandler(lab.repositories(), linked, deployment="bot")(context(), EFFECT)
+    assert lab.github.pulls[0].body.startswith("[INC-1](<https://example.slack.com/archives/C1/p1>): ")
+
+
 async def test_an_outage_is_waited_for_and_then_reported(lab: Lab) -> None:
-    handler = PullRequestHandler(lab.repositories(), deployment="bot")
+    handler = PullRequestHandler(lab.repositories(), unlinked, deployment="bot")
     lab.github.faults.append(Fault(503, count=2))
     assert isinstance(await handler(context(), EFFECT), Later)
     done = await handler(context(attempts=ATTEMPTS - 1), EFFECT)
@@ -228,7 +241,7 @@ async def test_an_outage_is_waited_for_and_then_reported(lab: Lab) -> None:
 
 
 async def test_a_bot_whose_settings_name_no_file_any_more_says_so() -> None:
-    done = await PullRequestHandler(None, deployment="bot")(context(), EFFECT)
+    done = await PullRequestHandler(None, unlinked, deployment="bot")(context(), EFFECT)
     assert isinstance(done, Done)
     assert [event.reason for event in done.events if isinstance(event, PullRequestSettled)] == [UNSET]
 
@@ -243,4 +256,4 @@ def test_two_bots_and_two_patches_have_branches_of_their_own() -> None:
 
 def test_outside_text_in_a_pull_request_notifies_nobody() -> None:
     body = proposal(builders.run(diagnosis="`@everybody` #12 preempts", target=TARGET), EFFECT, "bot").body
-    assert body.startswith("**INC-1**: `'@everybody' #12 preempts`")
+    assert body.startswith("INC-1: `'@everybody' #12 preempts`")

@@ -229,7 +229,9 @@ def _pull_request(run: Run, post: Post) -> list[Block]:
     state: Mapping[str, str] = post.data.get(PULL_REQUEST, {})
     who, url, reason = (state.get(name, "") for name in ("by", "url", "reason"))
     if url:
-        return context([f"🔗 {link('Pull request', url)} in {repository}, opened for {mention(who)}."])
+        number = url.rpartition("/")[2]
+        named = f"Pull request {number}" if number.isdigit() else "Pull request"
+        return context([f"🔗 {link(named, url)} in {repository}, opened for {mention(who)}."])
     if who and not reason:
         return context([f"🔗 Opening a pull request in {repository} for {mention(who)}…"])
     packed = ButtonValue(run.incident_id, post.slot).packed()

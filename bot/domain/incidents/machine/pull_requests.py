@@ -24,7 +24,7 @@ def wanted(draft: Draft, event: Commanded) -> None:
     if is_wanted(post):
         return events.say(draft, event.user, "A pull request with this patch was wanted already.")
     edit = OwnersEdit.model_validate(post.data[EDIT])
-    text = f"a pull request in {post.data[REPOSITORY]} decided: {edit}"
+    text = f"wants a pull request in {post.data[REPOSITORY]}: {edit}"
     draft.record("decided", text, who=event.user, data={EDIT: post.data[EDIT], "reason": authority.reason})
     _keep(draft, post, {"by": event.user})
     return draft.want(

@@ -80,7 +80,7 @@ def test_what_was_wanted_is_opened_and_linked_in_the_message_with_the_patch() ->
 
 def test_who_wanted_it_and_why_they_may_is_evidence() -> None:
     [decided] = [entry for entry in wanted().last.entries if entry.kind == "decided"]
-    assert (decided.who, decided.text) == ("ana", f"a pull request in {PLACE} decided: replicas: 6")
+    assert (decided.who, decided.text) == ("ana", f"wants a pull request in {PLACE}: replicas: 6")
     assert decided.data["reason"] == "is in @serving"
 
 
