@@ -188,6 +188,18 @@ async def test_what_helps_names_the_webhook_that_does_not_answer() -> None:
     assert (finding.grade, finding.remedy) == ("broken", "Let the bot write there, or correct the reports settings.")
 
 
+@pytest.mark.fast
+async def test_the_doctor_reads_the_files_of_workloads_on_github(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("github: {files: [{targets: serving/llm, repository: example/deploy, path: llm.yaml}]}\n")
+    away = {"INCIDENT_BOT_GITHUB_URL": CLOSED_PORT, "INCIDENT_BOT_GITHUB_TOKEN": "github_pat_1"}
+    (finding,) = about(await examine(load_settings(ENOUGH | NOWHERE | away, file)), "github")
+    assert (finding.grade, finding.what) == (
+        "broken", "example/deploy: llm.yaml: GitHub does not answer: ConnectError",
+    )  # fmt: skip
+    assert "contents and pull requests (read and write)" in finding.remedy
+
+
 CHANGES = """
 language: 1
 playbook: small
