@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.changes.drain import DrainMode
-from bot.domain.changes.owners_edit import owners_edit
+from bot.domain.changes.owners_edit import OwnersEdit, owners_edit
 from bot.domain.changes.plan import DRAIN, LAST_ROOM, ROOM, Circumstance
 from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of, claims_devices
 from bot.domain.cluster.disruption import Budget
@@ -43,6 +43,8 @@ class Ownership:
     circumstance: Circumstance
     commit: str = ""
     """The text for where the object is kept; empty if nothing has to be committed."""
+    edit: OwnersEdit | None = None
+    """What `commit` says, where a file can be edited by it."""
 
 
 def ownership_of(
@@ -53,13 +55,18 @@ def ownership_of(
     `spec`: what the edit changes, as part of the object. `lasts`: the owner's next release keeps it.
     """
     owner = owner_of_edit(obj, snapshot, spec, kind=kind)
+    edit = None if "template" in spec else owners_edit(obj, spec, kind=kind)
     if owner is not None and owner.reverts:
         why = "would revert the edit"
         if owner.unknown:
             why = f"may revert the edit, since whether it heals itself is not known ({owner.unknown})"
         patch = patch_text(obj, redacted_data(spec), owner, kind=kind)
-        edit = None if "template" in spec else owners_edit(obj, spec, kind=kind).model_dump()
-        raise NoPlanError("impossible", f"{owner.text} owns it and {why}", patch, owners_edit=edit)
+        raise NoPlanError(
+            "impossible",
+            f"{owner.text} owns it and {why}",
+            patch,
+            owners_edit=None if edit is None else edit.model_dump(),
+        )
     if owner is not None and owner.leaves_alone:
         text = f"{owner.text} leaves {owner.leaves_alone} alone, in syncs too (ignoreDifferences,"
         text += " RespectIgnoreDifferences): there is nothing to commit"
@@ -68,7 +75,7 @@ def ownership_of(
         text = f"{owner.text} owns it; there is nothing to commit"
         return Ownership(Circumstance(name="owner", grade="fine", text=text))
     if owner is not None:
-        return _drift("owner", owner, patch_text(obj, redacted_data(spec), owner, kind=kind))
+        return _drift("owner", owner, patch_text(obj, redacted_data(spec), owner, kind=kind), edit)
     if manager := unknown_manager(obj):
         text = f"its label says that {manager} manages it: nothing shows whether {manager} would revert the edit"
         return Ownership(Circumstance(name="owner", grade="warning", text=text))
@@ -86,7 +93,7 @@ def ownership_of_config_map(snapshot: ClusterSnapshot, obj: Obj, lines: Iterable
     return _drift("config_map_owner", owner, f"# {named}: {owner.how}\n# {changes}")
 
 
-def _drift(name: str, owner: Owner, commit: str) -> Ownership:
+def _drift(name: str, owner: Owner, commit: str, edit: OwnersEdit | None = None) -> Ownership:
     # No warning: nearly every fleet has an owner, and a warning ends what was approved in advance.
     text = f"drift: {owner.text} does not know of the change, and {owner.next_write} reverts it; {owner.how}"
     if owner.ignores:
@@ -94,7 +101,7 @@ def _drift(name: str, owner: Owner, commit: str) -> Ownership:
             f"drift: {owner.text} ignores {owner.ignores} (ignoreDifferences), but {owner.next_write} of the object"
             f" writes it, without RespectIgnoreDifferences; {owner.how}"
         )
-    return Ownership(Circumstance(name=name, grade="note", text=text), commit)
+    return Ownership(Circumstance(name=name, grade="note", text=text), commit, edit)
 
 
 def no_autoscaler(snapshot: ClusterSnapshot) -> Circumstance:

@@ -28,6 +28,13 @@ class OwnersEdit(BaseModel):
     """Edits of flags, variables and the image, in the form that `set_flags` takes."""
     fields: dict[str, Any] = {}
     """Field of the `spec` to its new value."""
+    file: str = ""
+    """The file in git that says so, for people; empty where the settings name none, or nothing may be changed."""
+
+    def overlaps(self, other: OwnersEdit) -> bool:
+        """Whether both change the same field or flag of one object."""
+        mine, its = ({*map(_name_of, each.flags), *each.fields} for each in (self, other))
+        return (self.kind, self.name) == (other.kind, other.name) and bool(mine & its)
 
     def __str__(self) -> str:
         """Returns what changes, without secrets: `--max-num-seqs 14, replicas: 6`."""
@@ -47,7 +54,11 @@ def owners_edit(
     )
 
 
+def _name_of(edit: Mapping[str, Any]) -> str:
+    return str(edit.get("flag") or edit.get("env") or "image")
+
+
 def _in_words(edit: Mapping[str, Any]) -> str:
-    name = str(edit.get("flag") or edit.get("env") or "image")
+    name = _name_of(edit)
     value = edit.get("image") if name == "image" else edit.get("value")
     return f"no {name}" if value is None else f"{name} {shown_value(name, value)}"

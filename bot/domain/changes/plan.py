@@ -135,6 +135,8 @@ class Plan(BaseModel):
     undo_text: str = ""
     commit: str = ""
     """What people have to put where the workload is kept, so that its owner does not revert the change; not hashed."""
+    owners_edit: OwnersEdit | None = None
+    """What `commit` says, where a file can be edited by it; not hashed."""
     disrupts: Literal["nothing", "replica", "workload"] = "workload"
     """Which serving replicas it ends, restarts or takes out of rotation: the breaker counts these; not hashed."""
 
@@ -189,8 +191,6 @@ class PlanResult(BaseModel):
     """For `impossible`: the flag edits whose patch the owner of the workload was given."""
     owners_edit: OwnersEdit | None = None
     """For `impossible`: what the patch in `hint` says, where a file can be edited by it."""
-    repository: str = ""
-    """Where that file is, in words; empty if the settings name none, or nothing may be changed now."""
     missing: tuple[str, ...] = ()
     """For `unknown`: the names in the playbook that had no value."""
     last_time: str = ""

@@ -178,7 +178,7 @@ COMMANDS: Mapping[CommandName, CommandKind] = {
     "freeze": CommandKind(),
     "silence": CommandKind(shows_presence=True),
     "unsilence": CommandKind(),
-    "pull_request": CommandKind(shows_presence=True),
+    "pull_request": CommandKind(when_closed=True),
     "lead": CommandKind(without_playbook=True, shows_presence=True),
     "handover": CommandKind(),
     "status": CommandKind(shows_presence=True),

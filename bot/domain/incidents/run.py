@@ -116,7 +116,7 @@ class Post(_Frozen):
     """One message of the thread, in order of appearance; its text is derived from the part of the run it refers to.
 
     `data` holds what the run does not keep: diagnosis {"title", "cause", "checks"}, outcome {"result", "text",
-    "patch"} and what `offered_patch` names, note {"text", "user"}, closed {"ending", "text", "held": [titles],
+    "patch", "owners_edit"}, note {"text", "user"}, closed {"ending", "text", "held": [titles],
     "to_commit": [titles]}. What addresses people also has {"news": [News], "looked": Looked}. Posts of kind
     `diagnostics` and `verdict` are of earlier versions of the bot.
     """
@@ -254,6 +254,15 @@ class Page(_Frozen):
     phone: str = ""
 
 
+class PullRequest(_Frozen):
+    """A pull request that a person wanted; without address and reason it is being opened."""
+
+    by: str
+    url: str = ""
+    reason: str = ""
+    """Why none was opened."""
+
+
 class Visit(_Frozen):
     """A stay in a state of the playbook, from one entry to the next."""
 
@@ -323,6 +332,8 @@ class Run(_Frozen):
     status_update: StatusUpdate = StatusUpdate()
     pages: dict[str, Page] = Field(default_factory=dict)
     """Pages by name, oldest first."""
+    pull_requests: dict[str, PullRequest] = Field(default_factory=dict)
+    """By the message that shows what it changes."""
     silences: dict[str, float] = Field(default_factory=dict)
     """Alertmanager ids of the silences that the bot holds for it, with their ends."""
     alerts: dict[str, Alert] = Field(default_factory=dict)

@@ -58,17 +58,28 @@ class PlanHandler:
         back = change is not None and takes_back(change, result.plan)
         advice = await self._restrictions.advice(run, at=context.now, takes_back=back)
         if not advice:
-            result = self._with_repository(run, await self._with_breaker(run, result, at=context.now))
+            result = await self._with_breaker(run, result, at=context.now)
+        elif result.owners_edit is not None:
+            result = result.model_copy(
+                update={"owners_edit": None}
+            )  # only advised, so nothing is proposed in git either
         event = Planned(
             event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings),
             only_advice=advice,
         )  # fmt: skip
         return Done((event,))
 
-    def _with_repository(self, run: Run, result: PlanResult) -> PlanResult:
-        if result.owners_edit is None or self._repositories is None:
+    def _with_file(self, run: Run, result: PlanResult) -> PlanResult:
+        """With the file that the workload is kept in, where people may want a pull request."""
+        if self._repositories is None or self._restrictions.observing.is_on(run.playbook, run.target):
             return result
-        return result.model_copy(update={"repository": self._repositories.file_of(run.target)})
+        file, plan = {"file": self._repositories.file_of(run.target)}, result.plan
+        if plan is not None and plan.owners_edit is not None:
+            edit = plan.owners_edit.model_copy(update=file)
+            return result.model_copy(update={"plan": plan.model_copy(update={"owners_edit": edit})})
+        if result.owners_edit is not None:
+            return result.model_copy(update={"owners_edit": result.owners_edit.model_copy(update=file)})
+        return result
 
     async def _with_breaker(self, run: Run, result: PlanResult, *, at: float) -> PlanResult:
         """Warns where the breaker would send nothing, so that nobody approves it in vain."""
@@ -111,7 +122,7 @@ class PlanHandler:
             snapshot = await self._see(run, context_of(run, playbook.settings), at=at)
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the cluster cannot be read: {error}")
-        result = plan_change(verb, dict(arguments), snapshot, plan_context(run, playbook, at=at))
+        result = self._with_file(run, plan_change(verb, dict(arguments), snapshot, plan_context(run, playbook, at=at)))
         if result.plan and (hot := await refused_by_heat(self._runs, run, result.plan, snapshot, at=at)):
             return PlanResult(outcome="impossible", reason=hot, hint="wait until facilities have it in hand")
         # Where the bot only observes, it may lack the permissions, and even a dry run is a request to change something.

@@ -18,6 +18,7 @@ from bot.adapters.slack.outbound.words import capitalized, day, time_of_day
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import INSTEAD, Alternative, CarriedOut, Covered, Demand
+from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import Circumstance, Difference
 from bot.domain.incidents.run import (
     NEXT_STATUS,
@@ -31,6 +32,7 @@ from bot.domain.incidents.run import (
     Page,
     ParkedIncident,
     Post,
+    PullRequest,
     Run,
     StatusUpdate,
 )
@@ -108,10 +110,29 @@ FOR_THE_OWNER = {
 }
 
 
-def for_the_owner(**data: Any) -> Run:
-    """A patch whose file the settings name."""
-    known = {"repository": "example/deploy: production/llm.yaml", "owners_edit": {}} | FOR_THE_OWNER | data
-    return run(posts=(post("outcome", "outcome:5:0", "set_flags", **known),))
+IN_GIT = OwnersEdit(
+    kind="Deployment",
+    namespace="serving",
+    name="llm",
+    fields={"replicas": 5},
+    file="example/deploy: production/llm.yaml",
+)
+
+
+def for_the_owner(**pull_request: str) -> Run:
+    """A patch whose file the settings name, and what became of the pull request with it."""
+    shown = post("outcome", "outcome:5:0", "set_flags", **FOR_THE_OWNER, owners_edit=IN_GIT.model_dump())
+    return run(posts=(shown,), pull_requests={shown.slot: PullRequest(**pull_request)} if pull_request else {})
+
+
+def to_commit(**pull_request: str) -> Run:
+    """A change in force that a Helm release does not know of, in a file that the settings name."""
+    drifting = plan(commit=COMMIT, owners_edit=IN_GIT)
+    done = waiting(**GRANTED, plan=drifting, outcome="done")
+    return done.with_(
+        ledger=(ledger_entry(call_id="INC-7/R3/0"),),
+        pull_requests={"request:R3": PullRequest(**pull_request)} if pull_request else {},
+    )
 
 
 GLASS = policy(
@@ -260,13 +281,13 @@ THREADS = {
         posts=(post("outcome", "outcome:5:0", "set_flags", **FOR_THE_OWNER),),
     ),
     "outcome-with-a-pull-request-to-open": for_the_owner(),
-    "outcome-with-a-pull-request-that-is-opened": for_the_owner(pull_request={"by": "U0ANA"}),
-    "outcome-with-a-pull-request": for_the_owner(
-        pull_request={"by": "U0ANA", "url": "https://github.test/example/deploy/pull/7", "reason": ""}
-    ),
+    "outcome-with-a-pull-request-that-is-opened": for_the_owner(by="U0ANA"),
+    "outcome-with-a-pull-request": for_the_owner(by="U0ANA", url="https://github.test/example/deploy/pull/7"),
     "outcome-without-a-pull-request": for_the_owner(
-        pull_request={"by": "U0ANA", "url": "", "reason": "GitHub answers HTTP 503 to <repos/example/deploy>: away"}
+        by="U0ANA", reason="GitHub answers HTTP 503 to <repos/example/deploy>: away"
     ),
+    "request-to-commit-by-a-pull-request": to_commit(),
+    "request-committed-by-a-pull-request": to_commit(by="U0ANA", url="https://github.test/example/deploy/pull/7"),
     "outcome-impossible": run(
         posts=(post("outcome", "outcome:5:0", "scale", result="impossible", text="0 GPUs are free"),)
     ),

@@ -8,21 +8,23 @@ import pytest
 
 from bot.adapters.slack.inbound.boundary import Click, NotDoneError
 from bot.adapters.slack.inbound.presses import OLD_BUTTON
-from bot.adapters.slack.inbound.pull_requests import WANTED, PullRequestButton
+from bot.adapters.slack.inbound.pull_requests import NOTHING, WANTED, PullRequestButton
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.incidents.run import Run
 from tests.adapters.slack.conftest import CHANNEL, Bench, Counter, services_of, whispered
 from tests.adapters.slack.runs import BEGAN, policy
-from tests.adapters.slack.test_messages import for_the_owner
+from tests.adapters.slack.test_messages import for_the_owner, to_commit
 
 SLOT = "outcome:5:0"
 
 
-async def pressed(counter: Counter, *, user: str = "U0ANA", shown: Run | None = None) -> None:
+async def pressed(
+    counter: Counter, *, user: str = "U0ANA", shown: Run | None = None, words: str = "not possible"
+) -> None:
     run = shown or for_the_owner()
     counter.inbound.runs[run.incident_id] = run
     await counter.bench.messenger.show(run)
-    message = next(each for each in await counter.slack.messages() if "not possible" in each["text"])
+    message = next(each for each in await counter.slack.messages() if words in each["text"])
     where = {"user": user, "channel": CHANNEL, "ts": message["ts"], "action_id": "pull_request"}
     assert (await counter.slack.do("press", **where))["ok"]
 
@@ -58,13 +60,11 @@ def click(about: str = SLOT, incident: str = "INC-7") -> Click:
 @pytest.mark.parametrize(
     ("run", "shown", "answer"),
     [
-        pytest.param(for_the_owner(), click("outcome:6:0"), OLD_BUTTON, id="no-such-message"),
+        pytest.param(for_the_owner(), click("outcome:6:0"), NOTHING, id="no-such-message"),
         pytest.param(for_the_owner(), click(incident="INC-99"), OLD_BUTTON, id="no-such-incident"),
-        pytest.param(for_the_owner(pull_request={"by": "U0BEN"}), click(), WANTED, id="is-being-opened"),
-        pytest.param(
-            for_the_owner(pull_request={"by": "U0BEN", "url": "https://x", "reason": ""}), click(), WANTED, id="is-open"
-        ),
-        pytest.param(for_the_owner().with_(closed_at=BEGAN + 9), click(), "INC-7 is closed.", id="closed"),
+        pytest.param(for_the_owner(by="U0BEN"), click(), WANTED, id="is-being-opened"),
+        pytest.param(for_the_owner(by="U0BEN", url="https://x"), click(), WANTED, id="is-open"),
+        pytest.param(for_the_owner().with_(closed_at=BEGAN + 9), click(), NOTHING, id="closed"),
     ],
 )
 async def test_a_press_that_comes_too_late_says_why(bench: Bench, run: Run, shown: Click, answer: str) -> None:
@@ -72,6 +72,13 @@ async def test_a_press_that_comes_too_late_says_why(bench: Bench, run: Run, show
     services.incidents.runs["INC-7"] = run  # type: ignore[attr-defined]
     with pytest.raises(NotDoneError, match=answer.split(";", maxsplit=1)[0].replace(".", r"\.")):
         await PullRequestButton(services).pressed(shown)
+
+
+async def test_what_is_in_force_may_be_committed_after_the_incident(counter: Counter) -> None:
+    closed = to_commit().with_(closed_at=BEGAN + 900, ending="fixed", change=None)
+    await pressed(counter, shown=closed, words="Request R3")
+    [(_, event)] = counter.inbound.commands.values()
+    assert event.to == "request:R3"
 
 
 @pytest.mark.fast

@@ -1,20 +1,20 @@
-"""The button of a patch that the owner of a workload has to apply: opens a pull request with it.
+"""The button of what the owner of a workload has to change: opens a pull request with it.
 
 A pull request is approved like a low-risk change: somebody else still has to merge it.
 """
 
 from __future__ import annotations
 
-from bot.adapters.slack.escape import line
 from bot.adapters.slack.inbound.boundary import Click, NotDoneError, permitted
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.operator_commands import event_of, store
 from bot.adapters.slack.inbound.presses import OLD_BUTTON, value_of
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import still_missing_at_best
-from bot.domain.incidents.offered_patch import REPOSITORY, is_wanted
+from bot.domain.incidents.offered_patch import edit_of, is_wanted
 
-WANTED = "A pull request with this patch was wanted already; the message shows what became of it."
+WANTED = "This pull request was wanted already; the message shows what became of it."
+NOTHING = "There is nothing to propose any more: the change was taken back, or the incident with the patch is closed."
 
 
 class PullRequestButton:
@@ -24,13 +24,12 @@ class PullRequestButton:
     async def pressed(self, click: Click) -> None:
         value = value_of(click)
         run = await self._services.incidents.load(value.incident_id)
-        post = next((each for each in run.posts if each.slot == value.about), None) if run is not None else None
         policy_of = self._services.may_want_pull_request
-        if run is None or post is None or REPOSITORY not in post.data or policy_of is None:
+        if run is None or policy_of is None:
             raise NotDoneError(OLD_BUTTON)
-        if not run.is_open:
-            raise NotDoneError(f"{line(run.incident_id, 40)} is closed. Nothing was opened.")
-        if is_wanted(post):
+        if edit_of(run, value.about) is None:
+            raise NotDoneError(NOTHING)
+        if is_wanted(run, value.about):
             raise NotDoneError(WANTED)
         policy = policy_of(run.target)
         at = self._services.clock.now()
@@ -47,5 +46,5 @@ class PullRequestButton:
             # The same click delivered twice is the same command.
             trigger_id=f"{click.message_ts}/{click.action_ts}",
         )
-        event = event_of(command, "pull_request", to=post.slot, authority=authority)
+        event = event_of(command, "pull_request", to=value.about, authority=authority)
         await store(self._services.incidents, event, run.incident_id)

@@ -9,13 +9,12 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from bot.adapters.slack import limits, press_value
+from bot.adapters.slack import limits
 from bot.adapters.slack.escape import (
     code,
     code_block,
     flags_as_code,
     line,
-    link,
     mention,
     of_id,
     plain,
@@ -28,6 +27,7 @@ from bot.adapters.slack.outbound.deciders import people_of, pinged
 from bot.adapters.slack.outbound.matter_line import matter_line
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.news_lines import news_line, news_lines
+from bot.adapters.slack.outbound.pull_request_line import pull_request
 from bot.adapters.slack.outbound.request_message import called, request_blocks, request_text
 from bot.adapters.slack.outbound.words import (
     OUTCOMES,
@@ -42,7 +42,6 @@ from bot.adapters.slack.outbound.words import (
 from bot.adapters.slack.press_value import CHOOSE, DETAILS, MENU, MORE, OPEN_FORM, ButtonValue
 from bot.domain.changes.plan import Plan, change_of
 from bot.domain.incidents.handover import Matter
-from bot.domain.incidents.offered_patch import PULL_REQUEST, REPOSITORY
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.listing import first_of
@@ -218,28 +217,8 @@ def _outcome(run: Run, post: Post) -> Message:
     body += section([prose(text, 2_000, people=people_of(run)) if text != title else ""])
     if patch := str(post.data.get("patch", "")):
         body += section([code_block(patch.split("\n"), PATCH_CHARACTERS)])
-    foot = _pull_request(run, post) if REPOSITORY in post.data else []
     fallback = ": ".join(filter(None, [line(title, 300), line(in_words, 80), line(text, 500)]))
-    return Message(fallback or "Outcome", limits.fitted(body, foot))
-
-
-def _pull_request(run: Run, post: Post) -> list[Block]:
-    """The button that opens a pull request with the patch, or what became of it."""
-    repository = line(post.data[REPOSITORY], 200)
-    state: Mapping[str, str] = post.data.get(PULL_REQUEST, {})
-    who, url, reason = (state.get(name, "") for name in ("by", "url", "reason"))
-    if url:
-        number = url.rpartition("/")[2]
-        named = f"Pull request {number}" if number.isdigit() else "Pull request"
-        return context([f"🔗 {link(named, url)} in {repository}, opened for {mention(who)}."])
-    if who and not reason:
-        return context([f"🔗 Opening a pull request in {repository} for {mention(who)}…"])
-    packed = ButtonValue(run.incident_id, post.slot).packed()
-    failed = f"❌ No pull request was opened: {line(reason, 500)}" if reason else ""
-    if not run.is_open or packed is None:
-        return context([failed])
-    opens = button("Open a pull request", press_value.PULL_REQUEST, packed)
-    return [*actions([opens]), *context([failed or f"In {repository}. Nothing changes until it is merged."])]
+    return Message(fallback or "Outcome", limits.fitted(body, pull_request(run, post.slot)))
 
 
 def _old_verdict(run: Run, post: Post) -> Message:

@@ -30,6 +30,7 @@ from bot.adapters.slack.outbound.deciders import (
     who_approved,
 )
 from bot.adapters.slack.outbound.news_lines import news_lines
+from bot.adapters.slack.outbound.pull_request_line import pull_request
 from bot.adapters.slack.outbound.words import (
     OUTCOMES,
     RESULTS,
@@ -380,7 +381,11 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
         return _only_advised(run, request)
     if request.status != "open":
         details = menu(_more(run, request), MORE)
-        return [*section([_decision(run, request)]), *(actions([details]) if details else [])]
+        return [
+            *section([_decision(run, request)]),
+            *pull_request(run, request.slot),
+            *(actions([details]) if details else []),
+        ]
     # The request's own digest: a press approves exactly what was shown.
     packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
     if packed is None:

@@ -93,6 +93,7 @@ def plan_scale(situation: Situation) -> Plan:
         expected=MORE_SERVE if wanted > now else fewer_serve(now - wanted, victims, left=wanted),
         undo_text=f"scale back to {now}",
         commit=owned.commit,
+        owners_edit=owned.edit,
     )
 
 
@@ -178,6 +179,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         undo_text=f"the old {'bounds are' if is_above else 'floor is'} put back; "
         "the autoscaler then takes replicas away when they are not needed",
         commit=owned.commit,
+        owners_edit=owned.edit,
     )
 
 

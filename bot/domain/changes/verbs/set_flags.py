@@ -49,6 +49,7 @@ def plan_set_flags(situation: Situation) -> Plan:
     refuse_if_rolling(snapshot)
     drifting = _owners(snapshot, workload, edited)
     edits = strategy_edits(snapshot, edited.template)
+    to_commit = "\n---\n".join(filter(None, dict.fromkeys(one.commit for one in drifting)))
     wording = Wording(
         title=f"Set {edited.summary} on {name_of(workload)}",
         undo_title=f"Put the flags of {name_of(workload)} back",
@@ -73,7 +74,8 @@ def plan_set_flags(situation: Situation) -> Plan:
         risk=VERB.risk,
         expected=expected_downtime(snapshot, edited.template),
         undo_text="put the old flags back, which is another rolling restart",
-        commit="\n---\n".join(filter(None, dict.fromkeys(one.commit for one in drifting))),
+        commit=to_commit,
+        owners_edit=_owners_edit(snapshot, workload, edited) if to_commit else None,
     )
 
 
@@ -113,11 +115,20 @@ def _owners(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) ->
             filter(None, [ownership_of(snapshot, workload, _owners_part(snapshot, workload, edited)), *of_maps])
         )
     except NoPlanError as error:
-        edit = None if edited.config_maps else _owners_edit(snapshot, workload, edited).model_dump()
-        raise NoPlanError(error.outcome, error.reason, error.hint, handed_out=edited.edits, owners_edit=edit) from None
+        edit = _owners_edit(snapshot, workload, edited)
+        raise NoPlanError(
+            error.outcome,
+            error.reason,
+            error.hint,
+            handed_out=edited.edits,
+            owners_edit=None if edit is None else edit.model_dump(),
+        ) from None
 
 
-def _owners_edit(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) -> OwnersEdit:
+def _owners_edit(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) -> OwnersEdit | None:
+    """None if a ConfigMap has to be edited: it may be kept in another file."""
+    if edited.config_maps:
+        return None
     part = _owners_part(snapshot, workload, edited)
     fields = {STRATEGY: part[STRATEGY]} if STRATEGY in part else {}
     return owners_edit(workload, fields, flags=edited.edits)

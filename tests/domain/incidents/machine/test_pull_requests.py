@@ -11,7 +11,9 @@ from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import OpenPullRequest
 from bot.domain.incidents.event import PullRequestSettled
-from bot.domain.incidents.run import Halt
+from bot.domain.incidents.offered_patch import edit_of
+from bot.domain.incidents.run import Halt, PullRequest
+from tests import builders
 from tests.domain.incidents.machine.steps import Story
 
 pytestmark = pytest.mark.fast
@@ -23,13 +25,13 @@ URL = "https://github.test/example/deploy/pull/7"
 
 def edit(**fields: Any) -> OwnersEdit:
     return OwnersEdit.model_validate(
-        {"kind": "Deployment", "namespace": "serving", "name": "llm", "fields": {"replicas": 6}} | fields
+        {"kind": "Deployment", "namespace": "serving", "name": "llm", "fields": {"replicas": 6}, "file": PLACE} | fields
     )
 
 
 def handed_out(**fields: Any) -> Story:
     """The owner of the workload has to scale it; the patch is in the thread."""
-    known = {"owners_edit": edit(), "repository": PLACE} | fields
+    known = {"owners_edit": edit()} | fields
     result = PlanResult(outcome="impossible", reason="Argo CD would revert it", hint="spec:\n  replicas: 6", **known)
     return Story().opened().reads(0.95).chooses("grow").planned(result)
 
@@ -38,14 +40,9 @@ def slot(story: Story) -> str:
     return next(post.slot for post in reversed(story.run.posts) if post.kind == "outcome")
 
 
-def shown(story: Story) -> dict[str, Any]:
-    data: dict[str, Any] = next(post.data for post in reversed(story.run.posts) if post.kind == "outcome")
-    return data
-
-
 def wanted(story: Story | None = None, **fields: Any) -> Story:
     story = story or handed_out()
-    return story.says("pull_request", **{"to": slot(story), "authority": MAY} | fields)
+    return story.says("pull_request", **{"to": fields.get("to") or slot(story), "authority": MAY} | fields)
 
 
 def settled(story: Story, **fields: Any) -> Story:
@@ -58,23 +55,25 @@ def has_effect(story: Story) -> bool:
 
 
 def test_a_patch_offers_a_pull_request_where_its_file_is_known() -> None:
-    assert shown(handed_out())["repository"] == PLACE
-    assert "repository" not in shown(handed_out(repository=""))
-    assert "repository" not in shown(handed_out(owners_edit=None))
+    offered = [edit_of(story.run, slot(story)) for story in (handed_out(), handed_out(owners_edit=edit(file="")))]
+    assert offered == [edit(), None]
+    nothing = handed_out(owners_edit=None)
+    assert edit_of(nothing.run, slot(nothing)) is None
 
 
 def test_a_patch_with_a_secret_offers_none_since_its_masked_value_would_be_committed() -> None:
     secret = edit(fields={}, flags=[{"env": "HF_TOKEN", "value": "hf_abcdefghijklmnopqrstuvwxyz0123456789"}])
-    assert "repository" not in shown(handed_out(owners_edit=secret))
+    story = handed_out(owners_edit=secret)
+    assert edit_of(story.run, slot(story)) is None
 
 
 def test_what_was_wanted_is_opened_and_linked_in_the_message_with_the_patch() -> None:
     story = wanted()
     effect = story.wanted(OpenPullRequest)
     assert (effect.edit, effect.slot, effect.wanted_by, effect.visit) == (edit(), slot(story), "ana", None)
-    assert shown(story)["pull_request"] == {"by": "ana"}
+    assert story.run.pull_requests == {slot(story): PullRequest(by="ana")}
     settled(story, url=URL)
-    assert shown(story)["pull_request"] == {"by": "ana", "url": URL, "reason": ""}
+    assert story.run.pull_requests == {slot(story): PullRequest(by="ana", url=URL)}
     assert story.texts("note")[-1] == f"pull request opened: {URL}"
 
 
@@ -107,9 +106,9 @@ def test_it_is_opened_once() -> None:
 
 def test_after_a_failure_it_may_be_wanted_again() -> None:
     story = settled(wanted(), reason="GitHub answers HTTP 503, with token=hunter2hunter2")
-    state = shown(story)["pull_request"]
-    assert state["reason"].startswith("GitHub answers HTTP 503")
-    assert "hunter2hunter2" not in state["reason"]
+    reason = story.run.pull_requests[slot(story)].reason
+    assert reason.startswith("GitHub answers HTTP 503")
+    assert "hunter2hunter2" not in reason
     assert story.texts("note")[-1].startswith("no pull request could be opened: GitHub answers HTTP 503")
     assert has_effect(wanted(story))
 
@@ -124,7 +123,58 @@ def test_a_halt_stops_it_as_it_stops_changes() -> None:
 
 def test_its_address_is_kept_after_the_incident_was_closed() -> None:
     story = settled(wanted().says("resolve"), url=URL)
-    assert shown(story)["pull_request"]["url"] == URL
+    assert story.run.pull_requests[slot(story)].url == URL
+
+
+def test_a_patch_is_moot_once_its_incident_is_closed() -> None:
+    story = wanted(handed_out().says("resolve"))
+    assert not has_effect(story)
+
+
+def drifting(**fields: Any) -> Story:
+    """A change that was applied, and that a Helm release does not know of."""
+    planned = builders.plan(commit="spec:\n  replicas: 6", owners_edit=edit(), **fields)
+    return Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=planned)).posted()
+
+
+def of_request(story: Story) -> str:
+    return next(post.slot for post in reversed(story.run.posts) if post.kind == "request")
+
+
+def test_a_text_to_commit_offers_one_once_the_change_is_in_force_also_after_the_end() -> None:
+    story = drifting()
+    assert edit_of(story.run, of_request(story)) is None
+    story.presses("approve").settles()
+    assert edit_of(story.run, of_request(story)) == edit()
+    story.says("resolve")
+    if story.run.is_open:
+        story.chooses("close")
+    wanted(story, to=of_request(story))
+    assert story.wanted(OpenPullRequest).edit == edit()
+
+
+def test_a_change_that_was_taken_back_is_not_committed() -> None:
+    story = drifting().presses("approve").settles()
+    undone = [entry.model_copy(update={"undone_by": "INC-1/R9/0"}) for entry in story.run.ledger]
+    story.run = story.run.with_(ledger=tuple(undone))
+    assert edit_of(story.run, of_request(story)) is None
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        pytest.param(edit(fields={"replicas": 8}), None, id="the-same-field"),
+        pytest.param(edit(fields={}, flags=[{"flag": "--max-num-seqs", "value": 9}]), edit(), id="another-field"),
+        pytest.param(edit(name="chat", fields={"replicas": 8}), edit(), id="another-object"),
+    ],
+)
+def test_what_a_later_change_replaced_is_not_committed(later: OwnersEdit, expected: OwnersEdit | None) -> None:
+    story = drifting().presses("approve").settles()
+    [first] = story.run.requests.values()
+    second = first.model_copy(update={"request_id": "R9", "plan": first.plan.model_copy(update={"owners_edit": later})})
+    entry = story.run.ledger[0].model_copy(update={"call_id": "INC-1/R9/0"})
+    story.run = story.run.with_(requests=story.run.requests | {"R9": second}, ledger=(*story.run.ledger, entry))
+    assert edit_of(story.run, of_request(story)) == expected
 
 
 def test_an_edit_in_words_names_what_changes_and_no_secret() -> None:
