@@ -179,8 +179,9 @@ HELM = replace(
 ARGOCD = replace(
     OVERLOAD,
     name="argocd",
-    what="load rises on a fleet of Argo CD without self-heal: it is changed, and the request shows what to commit",
+    what="load rises on a fleet of Argo CD without self-heal: it is changed, and a pull request commits that",
     kept_by="argocd",
+    in_repository=True,
     windows=LONG_DEPLOYED,
 )
 ARGOCD_SELF_HEAL = replace(

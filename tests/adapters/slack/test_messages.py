@@ -329,6 +329,9 @@ THREADS = {
     ),
     "closed": closed(),
     "closed-with-a-text-to-commit": closed("R3 · Cap llm"),
+    "closed-with-a-pull-request": closed("R3 · Cap llm").with_(
+        pull_requests={"request:R3": PullRequest(by="U0ANA", url="https://github.test/example/deploy/pull/7")}
+    ),
 }
 
 

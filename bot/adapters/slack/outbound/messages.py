@@ -27,7 +27,7 @@ from bot.adapters.slack.outbound.deciders import people_of, pinged
 from bot.adapters.slack.outbound.matter_line import matter_line
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.news_lines import news_line, news_lines
-from bot.adapters.slack.outbound.pull_request_line import pull_request
+from bot.adapters.slack.outbound.pull_request_line import linked, pull_request
 from bot.adapters.slack.outbound.request_message import called, request_blocks, request_text
 from bot.adapters.slack.outbound.words import (
     OUTCOMES,
@@ -301,7 +301,7 @@ def _closed(run: Run, post: Post) -> Message:
     )
     body += section([" ".join(filter(None, (_done(run, until=closed_at), left)))])
     if to_commit := post.data.get("to_commit"):
-        titles = [f"• {line(each, 300)}" for each in to_commit]
+        titles = [_in_git(run, each) for each in to_commit]
         body += section(["📝 *Commit what is in force*, or its owner reverts it. The text is on the request:", *titles])
     lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
     began = "alert" if run.alerts else "opening"
@@ -311,6 +311,13 @@ def _closed(run: Run, post: Post) -> Message:
     more = " ".join(filter(None, (prose(text), line(users, 400), names and f"Still firing: {names}")))
     fallback = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
     return Message(fallback[: limits.TEXT], limits.fitted(body, foot))
+
+
+def _in_git(run: Run, title: str) -> str:
+    """A change that has to be committed, as `R2 · Scale llm`, with the pull request for it."""
+    wanted = run.pull_requests.get(f"request:{title.partition(' ')[0]}")
+    there = linked(wanted) if wanted is not None else ""
+    return f"• {line(title, 300)}{f': {there}' if there else ''}"
 
 
 def _impact_at_the_diagnosis(run: Run, users: str) -> str:

@@ -8,16 +8,20 @@ from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.incidents.offered_patch import edit_of
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import PullRequest, Run
+
+
+def linked(wanted: PullRequest) -> str:
+    """Its number, as a link; empty while it is not open."""
+    number = wanted.url.rpartition("/")[2]
+    return link(f"Pull request {number}" if number.isdigit() else "Pull request", wanted.url) if wanted.url else ""
 
 
 def pull_request(run: Run, slot: str) -> list[Block]:
     """For the message in `slot`; empty if there is nothing to propose and nothing was."""
     wanted, edit = run.pull_requests.get(slot), edit_of(run, slot)
     if wanted is not None and wanted.url:
-        number = wanted.url.rpartition("/")[2]
-        named = f"Pull request {number}" if number.isdigit() else "Pull request"
-        return context([f"🔗 {link(named, wanted.url)}, opened for {mention(wanted.by)}."])
+        return context([f"🔗 {linked(wanted)}, opened for {mention(wanted.by)}."])
     if wanted is not None and not wanted.reason:
         return context([f"🔗 Opening a pull request for {mention(wanted.by)}…"])
     failed = f"❌ No pull request was opened: {line(wanted.reason, 500)}" if wanted is not None else ""
