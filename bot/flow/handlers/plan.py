@@ -60,9 +60,8 @@ class PlanHandler:
         if not advice:
             result = await self._with_breaker(run, result, at=context.now)
         elif result.owners_edit is not None:
-            result = result.model_copy(
-                update={"owners_edit": None}
-            )  # only advised, so nothing is proposed in git either
+            # What is only advised is not proposed in git either.
+            result = result.model_copy(update={"owners_edit": None})
         event = Planned(
             event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings),
             only_advice=advice,

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.adapters.github.kept_file import edited_file
 from bot.adapters.github.yaml_edit import NotEditableError, edited
@@ -208,6 +210,37 @@ chat:
 )
 def test_a_text_reads_as_wanted_after_an_edit(text: str, wanted: Any) -> None:
     assert yaml.safe_load(edited(text, 0, wanted)) == wanted
+
+
+KEYS = st.sampled_from(["a", "b", "c d", "1", "yes"])
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 500),
+    st.sampled_from(["x", "--seed=1", "no", "a: b # c", "", "two\nlines", "- x"]),
+)
+VALUES_OF_YAML = st.recursive(
+    SCALARS, lambda part: st.lists(part, max_size=4) | st.dictionaries(KEYS, part, max_size=4), max_leaves=12
+)
+
+
+@given(
+    before=st.dictionaries(KEYS, VALUES_OF_YAML, min_size=1, max_size=4),
+    wanted=st.dictionaries(KEYS, VALUES_OF_YAML, min_size=1, max_size=4),
+    is_flow=st.sampled_from([None, True, False]),
+    indent=st.sampled_from([2, 4]),
+)
+def test_any_edit_reads_as_wanted_or_is_refused(
+    before: dict[str, Any], wanted: dict[str, Any], is_flow: bool | None, indent: int
+) -> None:
+    """What it refuses is what it cannot write alone: it never raises anything else."""
+    text = "# kept\n---\n" + yaml.safe_dump(before, default_flow_style=is_flow, indent=indent) + "---\nlast: 1\n"
+    try:
+        after = edited(text, 0, wanted)
+    except NotEditableError:
+        return
+    assert list(yaml.safe_load_all(after)) == [wanted, {"last": 1}]
+    assert after.startswith("# kept\n---\n")
 
 
 @pytest.mark.parametrize(
