@@ -976,9 +976,8 @@ def test_what_was_found_keeps_its_time_beside_a_cause_that_was_read_again() -> N
 
     found = "Found: a bad node (2 of 4 replicas thrash). Ruled out: a crash."
     assert f"2 of 4 replicas thrash. {found}" in shown("2 of 4 replicas thrash.")
-    assert f"1 of 5 replicas thrashes. Checked at {time_of_day(BEGAN + 60)}. {found}" in shown(
-        "1 of 5 replicas thrashes."
-    )
+    since = f"As of {time_of_day(BEGAN + 60)}, f{found[1:]}"
+    assert f"1 of 5 replicas thrashes. {since}" in shown("1 of 5 replicas thrashes.")
 
 
 def test_what_was_found_is_the_diagnosis_where_it_has_no_other_title() -> None:

@@ -138,8 +138,9 @@ def _cause(run: Run) -> str:
     )
     last = _last_diagnosis(run)
     # The cause is read again, with newer numbers than the checks had.
-    dated = f"Checked at {time_of_day(last.at)}. " if checks and last and last.data["cause"] != run.cause else ""
-    return " ".join(filter(None, (whole_words(run.cause, CAUSE_CHARACTERS), f"{dated}{checks}")))
+    if checks and last and last.data["cause"] != run.cause:
+        checks = f"As of {time_of_day(last.at)}, {checks[:1].lower()}{checks[1:]}"
+    return " ".join(filter(None, (whole_words(run.cause, CAUSE_CHARACTERS), checks)))
 
 
 def _diagnosed(run: Run) -> str:
