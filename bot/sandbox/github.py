@@ -18,6 +18,8 @@ from typing import Any
 from aiohttp import web
 
 MAIN = "main"
+MAX_CHARACTERS = 1_000_000
+"""A larger file is listed without its text."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -128,6 +130,8 @@ class GitHubRoutes:
             return _answer([{"name": "a file"}])
         if path not in files:
             return _answer(NOT_FOUND, 404)
+        if len(files[path]) > MAX_CHARACTERS:
+            return _answer({"content": "", "encoding": "none", "sha": _sha(files[path])})
         # Wrapped after 60 characters, as the real one does.
         content = base64.encodebytes(files[path].encode()).decode()
         return _answer({"content": content, "encoding": "base64", "sha": _sha(files[path])})

@@ -162,9 +162,11 @@ def _url_of(opened: Any) -> str:
 
 
 def _text_of(held: Any, kept: KeptIn) -> str:
-    """The text of a file. One of more than a megabyte comes without it."""
+    """The text of a file. A folder is a list, and a file of more than a megabyte comes without its text."""
     if isinstance(held, list):
         raise RepositoryError(f"{kept} is a folder", lasting=True)
+    if isinstance(held, Mapping) and held.get("encoding") != "base64":
+        raise RepositoryError(f"{kept} is no file, or one of more than a megabyte", lasting=True)
     try:
         return base64.b64decode(str(_part(held, "content"))).decode()
     except (binascii.Error, UnicodeDecodeError) as error:

@@ -61,7 +61,9 @@ class Lab:
 
 @pytest.fixture
 async def lab() -> AsyncIterator[Lab]:
-    github = Repository("example/deploy", TOKEN, {FILE: MANIFEST, "production/chat.yaml": "a: 1\n"})
+    github = Repository(
+        "example/deploy", TOKEN, {FILE: MANIFEST, "production/chat.yaml": "a: 1\n", "large.yaml": "#" * 1_000_001}
+    )
     application = web.Application()
     application.add_routes(GitHubRoutes(github).routes())
     runner = web.AppRunner(application, access_log=None)
@@ -128,6 +130,7 @@ def replace_name(target: Target, name: str) -> Target:
             kept(path="gone.yaml"), "HTTP 404 to repos/example/deploy/contents/gone.yaml: Not Found", id="404"
         ),
         pytest.param(kept(path="production"), "example/deploy: production is a folder", id="folder"),
+        pytest.param(kept(path="large.yaml"), "is no file, or one of more than a megabyte", id="large"),
         pytest.param(kept(path="production/chat.yaml"), "it has no Deployment serving/llm", id="another-object"),
         pytest.param(kept(repository="example/other"), "HTTP 404", id="no-repository"),
         pytest.param(kept(targets=("chat/*",)), "the settings name no file for this target any more", id="no-file"),
