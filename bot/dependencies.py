@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import httpx
 import structlog
@@ -18,8 +19,6 @@ from bot.adapters import logs
 from bot.adapters import pagers as paging
 from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
-from bot.adapters.github import pull_requests
-from bot.adapters.github.pull_requests import PullRequests
 from bot.adapters.http_client import CircuitClient, tls
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster, SharedSnapshots
@@ -78,6 +77,9 @@ from bot.settings.model import ClusterSettings
 from bot.settings.model import Kubernetes as KubernetesSettings
 from bot.settings.model import Prometheus as PrometheusSettings
 from bot.settings.model import Slack as SlackSettings
+
+if TYPE_CHECKING:
+    from bot.adapters.github.pull_requests import PullRequests
 
 log = structlog.get_logger()
 MEMBERS_SHOWN_SECONDS = 60.0
@@ -420,9 +422,11 @@ def open_repositories(settings: Settings, stack: contextlib.AsyncExitStack) -> P
     wanted = settings.github
     if not wanted.files or wanted.token is None:
         return None
+    from bot.adapters.github import pull_requests  # with a YAML parser that no other part of a running bot needs
+
     http = httpx.AsyncClient(timeout=pull_requests.TIMEOUT_SECONDS, verify=tls())
     stack.push_async_callback(http.aclose)
-    return PullRequests(http, wanted.url, wanted.token.get_secret_value, wanted.files)
+    return pull_requests.PullRequests(http, wanted.url, wanted.token.get_secret_value, wanted.files)
 
 
 def open_report_sinks(settings: Settings, stack: contextlib.AsyncExitStack) -> list[ReportSink]:

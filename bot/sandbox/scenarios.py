@@ -376,8 +376,8 @@ MORE_TRAFFIC = Scenario(
     healthy_load={"workers": 24, "output_tokens": [220, 240], "pause_seconds": 0.3},
     trouble_load={"workers": 90, "output_tokens": [220, 240], "pause_seconds": 0.3, "ramp_seconds": 2},
     answers={"Replicas were added": "Not yet", **ACCEPT},
-    # Yesterday is in the calm time if the traffic is read 12 to 48 seconds after it rose: 17 on an idle machine. Half of
-    # the window is enough, so that samples may be missing, too.
+    # Yesterday is in the calm time if the traffic is read 12 to 48 seconds after it rose (17 on an idle machine).
+    # Samples of half of the window are enough.
     windows={"slower": "2", "load_window": "16s", "yesterday": "48s"},
     healthy_seconds=52.0,
 )
