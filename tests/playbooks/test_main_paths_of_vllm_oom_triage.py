@@ -44,3 +44,10 @@ async def test_with_plan_once_an_edit_takes_one_press(monkeypatch: pytest.Monkey
     cost = await main_path(BURST, Fleet(4, 2), "roll_out_roll_out")
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.relief <= 15
+
+
+async def test_where_no_replica_serves_nothing_is_waited_for() -> None:
+    """Nobody asks for anything there, so what users ask for cannot be read."""
+    nobody = {"arrivals": {"unknown": "no samples"}, "rotation": {"in_rotation": 0, "ready": 0}}
+    cost = await main_path(NEW_REVISION, Fleet(4, 2), "way_back_rollback", at={"gather": nobody})
+    assert cost.first_message <= MINUTE
