@@ -31,10 +31,10 @@ class OwnersEdit(BaseModel):
     file: str = ""
     """The file in git that says so, for people; empty where the settings name none, or nothing may be changed."""
 
-    def overlaps(self, other: OwnersEdit) -> bool:
-        """Whether both change the same field or flag of one object."""
-        mine, its = ({*map(_name_of, each.flags), *each.fields} for each in (self, other))
-        return (self.kind, self.name) == (other.kind, other.name) and bool(mine & its)
+    @property
+    def names(self) -> frozenset[str]:
+        """The flags, variables and fields that it changes, with their object."""
+        return frozenset(f"{self.kind} {self.name} {name}" for name in (*map(_name_of, self.flags), *self.fields))
 
     def __str__(self) -> str:
         """Returns what changes, without secrets: `--max-num-seqs 14, replicas: 6`."""

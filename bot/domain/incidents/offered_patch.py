@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from bot.domain.approvals.grant import Request
 from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import PlanResult, request_of
 from bot.domain.incidents.run import Run
@@ -30,22 +32,39 @@ def edit_of(run: Run, slot: str) -> OwnersEdit | None:
         return None
     if post.kind != "request":
         return OwnersEdit.model_validate(post.data[EDIT]) if EDIT in post.data and run.is_open else None
-    edits = _in_force(run)
-    edit, names = edits.get(post.ref), list(edits)
+    drifting = {each.request_id: each.plan.owners_edit for each in _drifting(run)}
+    edit, names = drifting.get(post.ref), list(drifting)
     if edit is None or not _fits_a_file(edit):
         return None
-    later = names[names.index(post.ref) + 1 :]
-    return None if any(edit.overlaps(edits[name]) for name in later) else edit
+    return None if edit.names & _names(drifting[name] for name in names[names.index(post.ref) + 1 :]) else edit
 
 
-def _in_force(run: Run) -> dict[str, OwnersEdit]:
-    """What the owner of the workload does not have yet, by the request that made the change, oldest first."""
+def to_commit(run: Run) -> list[Request]:
+    """Returns the requests whose change is in force, and is reverted by the workload's owner unless it is committed.
+
+    One that later ones changed again as a whole, such as the number of replicas, is left out: its text is out of date.
+    """
+    drifting = _drifting(run)
+    later = [_names(one.plan.owners_edit for one in drifting[number:]) for number in range(1, len(drifting) + 1)]
+    return [
+        each
+        for each, names in zip(drifting, later, strict=True)
+        if each.plan.owners_edit is None or not each.plan.owners_edit.names <= names
+    ]
+
+
+def _drifting(run: Run) -> list[Request]:
+    """The requests whose change is in force and not where the workload is kept, oldest first."""
     held = {request_of(entry.call_id) for entry in run.held}
-    return {
-        name: request.plan.owners_edit
-        for name, request in run.requests.items()
-        if request.plan.owners_edit is not None and request.outcome == "done" and name in held
-    }
+    return [
+        each
+        for each in run.requests.values()
+        if each.plan.commit and each.outcome == "done" and each.request_id in held
+    ]
+
+
+def _names(edits: Iterable[OwnersEdit | None]) -> frozenset[str]:
+    return frozenset(name for edit in edits if edit is not None for name in edit.names)
 
 
 def is_wanted(run: Run, slot: str) -> bool:

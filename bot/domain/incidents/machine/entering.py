@@ -9,6 +9,7 @@ from typing import Any
 from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.incidents.machine import parking, questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.offered_patch import to_commit
 from bot.domain.incidents.run import (
     NEXT_STATUS,
     PARKED_REMINDER,
@@ -318,7 +319,7 @@ def close(draft: Draft, ending: str, text: str) -> None:
             "ending": ending,
             "text": text,
             "held": held,
-            "to_commit": residual.to_commit(draft.run),
+            "to_commit": [f"{each.request_id} · {each.plan.title}" for each in to_commit(draft.run)],
             "users": draft.run.users,
             "users_at": draft.run.users_at,
             "firing": list(draft.run.firing),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.changes.catalogue import VERBS
-from bot.domain.changes.plan import LedgerEntry, change_of, request_of
+from bot.domain.changes.plan import LedgerEntry, change_of
 from bot.domain.incidents.run import Run
 
 LEFTOVER_VERBS = frozenset(verb.name for verb in VERBS.values() if verb.leaves_behind)
@@ -31,13 +31,3 @@ def still_rollouts(run: Run) -> tuple[LedgerEntry, ...]:
     """
     newest = {str(entry.target): entry for entry in run.ledger if entry.holds is not None and not entry.undone_by}
     return tuple(entry for entry in newest.values() if entry.holds)
-
-
-def to_commit(run: Run) -> list[str]:
-    """Returns the requests whose change is in force and reverted by the workload's owner unless it is committed."""
-    in_force = {request_of(entry.call_id) for entry in run.held}
-    return [
-        f"{request.request_id} · {request.plan.title}"
-        for request in run.requests.values()
-        if request.plan.commit and request.outcome == "done" and request.request_id in in_force
-    ]

@@ -11,7 +11,7 @@ from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import OpenPullRequest
 from bot.domain.incidents.event import PullRequestSettled
-from bot.domain.incidents.offered_patch import edit_of
+from bot.domain.incidents.offered_patch import edit_of, to_commit
 from bot.domain.incidents.run import Halt, PullRequest
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
@@ -160,21 +160,39 @@ def test_a_change_that_was_taken_back_is_not_committed() -> None:
     assert edit_of(story.run, of_request(story)) is None
 
 
+def changed_again(first: OwnersEdit, later: OwnersEdit) -> Story:
+    """Two changes in force, of which the owner of the workload has none."""
+    story = drifting().presses("approve").settles()
+    [request] = story.run.requests.values()
+    made = {
+        name: request.model_copy(
+            update={"request_id": name, "plan": request.plan.model_copy(update={"owners_edit": owners})}
+        )
+        for name, owners in ((request.request_id, first), ("R9", later))
+    }
+    entry = story.run.ledger[0].model_copy(update={"call_id": "INC-1/R9/0"})
+    story.run = story.run.with_(requests=made, ledger=(*story.run.ledger, entry))
+    return story
+
+
+SEQS, SEED = {"flag": "--max-num-seqs", "value": 9}, {"flag": "--seed", "value": 1}
+
+
 @pytest.mark.parametrize(
-    ("later", "expected"),
+    ("first", "later", "is_proposed", "listed"),
     [
-        pytest.param(edit(fields={"replicas": 8}), None, id="the-same-field"),
-        pytest.param(edit(fields={}, flags=[{"flag": "--max-num-seqs", "value": 9}]), edit(), id="another-field"),
-        pytest.param(edit(name="chat", fields={"replicas": 8}), edit(), id="another-object"),
+        pytest.param(edit(), edit(fields={"replicas": 8}), False, 1, id="all-of-it"),
+        pytest.param(edit(flags=[SEQS, SEED]), edit(fields={}, flags=[SEQS]), False, 2, id="a-part-of-it"),
+        pytest.param(edit(), edit(fields={}, flags=[SEQS]), True, 2, id="something-else"),
+        pytest.param(edit(), edit(name="chat", fields={"replicas": 8}), True, 2, id="of-another-object"),
     ],
 )
-def test_what_a_later_change_replaced_is_not_committed(later: OwnersEdit, expected: OwnersEdit | None) -> None:
-    story = drifting().presses("approve").settles()
-    [first] = story.run.requests.values()
-    second = first.model_copy(update={"request_id": "R9", "plan": first.plan.model_copy(update={"owners_edit": later})})
-    entry = story.run.ledger[0].model_copy(update={"call_id": "INC-1/R9/0"})
-    story.run = story.run.with_(requests=story.run.requests | {"R9": second}, ledger=(*story.run.ledger, entry))
-    assert edit_of(story.run, of_request(story)) == expected
+def test_what_a_later_change_replaced_is_not_committed(
+    first: OwnersEdit, later: OwnersEdit, *, is_proposed: bool, listed: int
+) -> None:
+    story = changed_again(first, later)
+    assert (edit_of(story.run, of_request(story)) is not None) == is_proposed
+    assert [each.request_id for each in to_commit(story.run)] == list(story.run.requests)[-listed:]
 
 
 def test_an_edit_in_words_names_what_changes_and_no_secret() -> None:
