@@ -41,6 +41,7 @@ from bot.dependencies import (
     people_of_homes,
     signing_secret,
 )
+from bot.domain.approvals.kinds import PULL_REQUEST, SILENCE
 from bot.domain.incidents.machine import Rules
 from bot.flow.compare_clocks import CompareClocks
 from bot.flow.handlers.draw_path import DrawForChannel
@@ -166,6 +167,7 @@ def windows_of(settings: Settings, on: Dependencies, runtime: Runtime) -> PlanWi
 
 def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: LivePlaybooks) -> Services:
     opening = OpenByHand(on.storage.store, playbooks, restrictions_of(settings, on), wake=runtime.wake.incident)
+    rules = settings.approvals.rules()
     workloads = {name: one.kubernetes.port for name, one in on.clusters.items()}
     return Services(
         incidents=runtime.receive,
@@ -179,8 +181,8 @@ def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbook
         show_again=runtime.show_again.all_of,
         draw=DrawForChannel(on.slack.messenger.share, draw_png),
         deployment=settings.redis_tag,
-        silencers=settings.approvals.rules().silencers_of if on.alertmanager else None,
-        may_want_pull_request=settings.approvals.rules().pull_request_of if on.repositories else None,
+        silencers=rules.deciders_of(SILENCE) if on.alertmanager else None,
+        may_want_pull_request=rules.deciders_of(PULL_REQUEST) if on.repositories else None,
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from bot.domain.approvals.configuration import Team
+from bot.domain.kernel.answer_reason import answer_reason
 from bot.domain.kernel.errors import PagerError
 from bot.domain.kernel.finding import Finding, broken, fine
 from bot.domain.kernel.redaction import place_of
@@ -56,7 +57,7 @@ class Pagers:
         if response.is_success:
             return pager.name
         lasting = 400 <= response.status_code < 500 and response.status_code not in PASSING
-        why = f"{pager.name} answers HTTP {response.status_code}: {_reason(response)}"
+        why = f"{pager.name} answers HTTP {response.status_code}: {answer_reason(response.text)}"
         rest = retry_after(response.headers.get("Retry-After", ""), otherwise=0.0, at_most=MAX_REST_SECONDS)
         raise PagerError(why, lasting=lasting, retry_after_seconds=rest)
 
@@ -160,15 +161,3 @@ async def reachable(http: httpx.AsyncClient, name: str, url: str) -> Finding:
         what = f"{name} does not answer at {at}: {type(error).__name__}"
         return broken("paging", what, "Let the bot reach it; until then nobody is paged through it.")
     return fine("paging", f"{name} answers at {at} (HTTP {answer.status_code}); its keys are not tried")
-
-
-def _reason(response: httpx.Response) -> str:
-    try:
-        body = response.json()
-    except ValueError:
-        return response.text[:200] or "no reason"
-    if not isinstance(body, Mapping):
-        return str(body)[:200]
-    errors = body.get("errors")
-    reasons = [str(body.get("message") or ""), *(map(str, errors) if isinstance(errors, list) else ())]
-    return "; ".join(filter(None, reasons))[:200] or "no reason"

@@ -66,11 +66,8 @@ def _in_general(rules: ApprovalRules) -> str:
 
 def _decided_alone(rules: ApprovalRules) -> Iterator[str]:
     """What one person decides: where the settings require two, nobody can from Slack."""
-    decided = (
-        (SILENCE, "/incident silence", rules.of_a_silence()),
-        (PULL_REQUEST, "pull request", rules.of_a_pull_request()),
-    )
-    for kind, named, policy in decided:
+    for kind, named in ((SILENCE, "/incident silence"), (PULL_REQUEST, "pull request")):
+        policy = rules.of_kind(kind)
         never = "" if policy.needed == 1 else "; needs two people, so never from Slack"
         yield f"{named}: {explained(policy, rules.risk_of(kind, kind))}{never}"
 

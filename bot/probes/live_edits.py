@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bot.domain.changes.owners_edit import name_of_edit
 from bot.domain.changes.steps.rolling import lacks_only_room
 from bot.domain.cluster.objects import dig, name_of
 from bot.domain.cluster.rollout import rollout_state
@@ -16,7 +17,7 @@ from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 
 def names_of(edits: Sequence[Mapping[str, Any]]) -> str:
     """Returns the flags, variables and images that are edited, with commas between."""
-    return ", ".join(str(edit.get("flag") or edit.get("env") or "image") for edit in edits)
+    return ", ".join(map(name_of_edit, edits))
 
 
 @dataclass(frozen=True)

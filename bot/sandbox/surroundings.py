@@ -54,8 +54,7 @@ def commit(url: str, patch: str) -> None:
     """Merges a patch, as the bot hands it out, into the manifest in git."""
     wanted = YAML(typ="safe").load(patch)
     manifest = strategic_merge_patch(_in_git(url), {"spec": wanted["spec"]})
-    body = {"data": {"manifest": json.dumps(manifest)}}
-    http().patch(url + GIT, content=json.dumps(body), headers=MERGE).raise_for_status()
+    http().patch(url + GIT, content=json.dumps(_as_git(manifest)), headers=MERGE).raise_for_status()
 
 
 def publish(url: str, github_url: str) -> None:
@@ -67,7 +66,7 @@ def publish(url: str, github_url: str) -> None:
 def in_git(text: str) -> Obj:
     """The manifest's text in the form in which Argo CD of the sandbox reads it."""
     manifest = YAML(typ="safe").load(text)
-    return {"data": {"manifest": json.dumps({key: manifest[key] for key in ("metadata", "spec")})}}
+    return _as_git({key: manifest[key] for key in ("metadata", "spec")})
 
 
 def kept_in_settings(folder: Path) -> Path:
@@ -76,6 +75,10 @@ def kept_in_settings(folder: Path) -> Path:
     entry = {"targets": "serving/llm", "repository": REPOSITORY, "path": FILE}
     path.write_text(yaml_text({"github": {"files": [entry]}}) + "\n", encoding="utf-8")
     return path
+
+
+def _as_git(manifest: Obj) -> Obj:
+    return {"data": {"manifest": json.dumps(manifest)}}
 
 
 def _in_git(url: str) -> Obj:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import httpx
 import pytest
-from aiohttp import web
 
 from bot.adapters.pagers import Pagers, pager_of, reachable
 from bot.domain.approvals.configuration import Team
@@ -24,6 +23,7 @@ from bot.sandbox.alerting.pagers import Fault, PagerRoutes
 from bot.sandbox.alerting.pagers import Pagers as Doubles
 from bot.sandbox.plain_http import async_http
 from tests import builders
+from tests.kit.served import served
 
 pytestmark = pytest.mark.fast
 ROUTING_KEY, SECRET = "0123456789abcdef0123456789ABCDEF", "a-secret-of-the-team"
@@ -51,14 +51,8 @@ class Lab:
 @pytest.fixture
 async def lab() -> AsyncIterator[Lab]:
     doubles = Doubles(opsgenie_keys=(SECRET,), webhook_secret=SECRET)
-    application = web.Application()
-    application.add_routes(PagerRoutes(doubles).routes())
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with async_http() as http:
-        yield Lab(f"http://127.0.0.1:{runner.addresses[0][1]}", doubles, http)
-    await runner.cleanup()
+    async with served(PagerRoutes(doubles).routes()) as url, async_http() as http:
+        yield Lab(url, doubles, http)
 
 
 def call(action: PageAction = "trigger", **fields: Any) -> PageCall:

@@ -14,6 +14,7 @@ from aiohttp import web
 from bot.adapters.report_sinks import CHECK, Files, ReportWebhook
 from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.signature import SIGNATURE, TIMESTAMP, signature
+from tests.kit.served import served
 
 pytestmark = pytest.mark.fast
 FILES = {"INC-7.md": b"# INC-7\n", "INC-7.json": b"{}\n"}
@@ -42,17 +43,12 @@ class Bucket:
 
 @pytest.fixture
 async def bucket(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bucket]:
-    bucket, application = Bucket(), web.Application()
-    application.add_routes(bucket.routes())
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    bucket.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    for name, value in {"ENDPOINT_URL": bucket.url, "ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": SECRET}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    yield bucket
-    await runner.cleanup()
+    bucket = Bucket()
+    async with served(bucket.routes()) as bucket.url:
+        for name, value in {"ENDPOINT_URL": bucket.url, "ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": SECRET}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        monkeypatch.setenv("AWS_REGION", "eu-central-1")
+        yield bucket
 
 
 async def test_a_directory_gets_a_folder_for_each_incident_and_a_second_close_replaces(tmp_path: Path) -> None:
@@ -96,13 +92,8 @@ async def posted() -> AsyncIterator[tuple[str, list[web.Request]]]:
         got.append(request)
         return web.Response(status=204 if request.path == "/reports" else 500, text="" if got else "no")
 
-    application = web.Application()
-    application.add_routes([web.post("/{path:.*}", take)])
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}", got
-    await runner.cleanup()
+    async with served([web.post("/{path:.*}", take)]) as url:
+        yield url, got
 
 
 async def test_the_webhook_is_signed_and_differs_from_that_of_an_earlier_close(

@@ -8,7 +8,7 @@ from typing import Any
 from bot.adapters.github.yaml_edit import NotEditableError, documents, edited
 from bot.domain.changes.edited_template import edited_template
 from bot.domain.changes.kept_in import KeptIn
-from bot.domain.changes.owners_edit import OwnersEdit
+from bot.domain.changes.owners_edit import OwnersEdit, name_of_edit
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import NoPlanError
@@ -64,7 +64,7 @@ def _values(values: Any, edit: OwnersEdit, kept: KeptIn) -> Any:
     """The values of a chart: only a list of flags, and a number of replicas, have a place in them."""
     wanted = copy.deepcopy(values)
     if edit.flags:
-        if others := [str(each.get("env") or "image") for each in edit.flags if "flag" not in each]:
+        if others := [name_of_edit(each) for each in edit.flags if "flag" not in each]:
             raise NotEditableError(f"the settings name no place for {', '.join(others)} in it")
         holder, key = _place(wanted, kept.flags, "flags")
         if not isinstance(holder[key], list):

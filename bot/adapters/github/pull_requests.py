@@ -1,6 +1,6 @@
-"""GitHub's REST API behind `flow.ports.repositories.Repositories`. Each pull request has a branch of its own.
+"""Opens pull requests through GitHub's REST API, for the port `flow.ports.repositories.Repositories`.
 
-The branch's name is the same for each attempt, so that a lost answer leads to the same pull request. Sources:
+All attempts at a pull request use the same branch, so a retry after a lost answer finds what was opened. Sources:
 docs.github.com/rest, API version 2022-11-28: git/refs, repos/contents, pulls.
 """
 
@@ -17,6 +17,7 @@ import httpx
 from bot.adapters.github.kept_file import ALREADY, edited_file
 from bot.adapters.github.yaml_edit import NotEditableError
 from bot.domain.changes.kept_in import KeptIn, file_of
+from bot.domain.kernel.answer_reason import answer_reason
 from bot.domain.kernel.errors import RepositoryError, SecretFileError
 from bot.domain.kernel.finding import Finding, broken, fine
 from bot.domain.kernel.links import safe_url
@@ -51,7 +52,7 @@ class PullRequests:
         head = f"head={quote(f'{owner}:{proposal.branch}', safe='')}"
         if opened := await self._get(f"{repository}/pulls?state=all&{head}"):
             return _url_of(opened[0])
-        base = kept.branch or str(_part(await self._get(repository), "default_branch"))
+        base = _deployed(kept, await self._get(repository))
         await self._edit_on_branch(repository, base, kept, proposal)
         body = {"title": proposal.title, "body": proposal.body, "head": proposal.branch, "base": base}
         return _url_of(await self._send("POST", f"{repository}/pulls", body))
@@ -59,8 +60,7 @@ class PullRequests:
     async def _edit_on_branch(self, repository: str, base: str, kept: KeptIn, proposal: Proposal) -> None:
         """Commits the edit to the proposal's branch, unless an earlier attempt did."""
         ref = await self._get(f"{repository}/git/ref/heads/{quote(proposal.branch)}", absent_is_fine=True)
-        file = f"{repository}/contents/{quote(kept.path)}"
-        held = await self._get(f"{file}?ref={quote(proposal.branch if ref else base, safe='')}")
+        held = await self._file(kept, proposal.branch if ref else base)
         try:
             text = edited_file(_text_of(held, kept), proposal.edit, kept)
         except NotEditableError as error:
@@ -73,7 +73,7 @@ class PullRequests:
             await self._send("POST", f"{repository}/git/refs", begun)
         content = base64.b64encode(text.encode()).decode()
         commit = {"message": proposal.title, "content": content, "sha": _part(held, "sha"), "branch": proposal.branch}
-        await self._send("PUT", file, commit)
+        await self._send("PUT", _contents(kept), commit)
 
     async def check(self) -> Sequence[Finding]:
         """Whether each file can be read and its repository can be written to."""
@@ -84,14 +84,16 @@ class PullRequests:
         try:
             repository = await self._get(f"repos/{kept.repository}")
             may = repository.get("permissions") if isinstance(repository, Mapping) else None
-            branch = kept.branch or str(_part(repository, "default_branch"))
-            held = await self._get(f"repos/{kept.repository}/contents/{quote(kept.path)}?ref={quote(branch, safe='')}")
-            _text_of(held, kept)
+            branch = _deployed(kept, repository)
+            _text_of(await self._file(kept, branch), kept)
         except RepositoryError as error:
             return broken("github", f"{kept}: {error}", remedy)
         if isinstance(may, Mapping) and may.get("push") is False:
             return broken("github", f"{kept}: the token may not write to {kept.repository}", remedy)
         return fine("github", f"{kept} on {branch} is readable; pull requests are opened there")
+
+    async def _file(self, kept: KeptIn, branch: str) -> Any:
+        return await self._get(f"{_contents(kept)}?ref={quote(branch, safe='')}")
 
     async def _get(self, path: str, *, absent_is_fine: bool = False) -> Any:
         """The answer; None for a 404 where that is fine."""
@@ -121,6 +123,15 @@ class PullRequests:
             raise RepositoryError("what answers is not GitHub", lasting=False) from error
 
 
+def _contents(kept: KeptIn) -> str:
+    return f"repos/{kept.repository}/contents/{quote(kept.path)}"
+
+
+def _deployed(kept: KeptIn, repository: Any) -> str:
+    """The branch that is deployed."""
+    return kept.branch or str(_part(repository, "default_branch"))
+
+
 def _refused(answer: httpx.Response, path: str) -> RepositoryError:
     code = answer.status_code
     # GitHub answers 403 too where too many requests were sent.
@@ -131,20 +142,10 @@ def _refused(answer: httpx.Response, path: str) -> RepositoryError:
     lasting = code < 500 and code not in PASSING and not is_limit
     where = path.partition("?")[0]
     return RepositoryError(
-        f"GitHub answers HTTP {code} to {where}: {_reason(answer)}", lasting=lasting, retry_after_seconds=rest
+        f"GitHub answers HTTP {code} to {where}: {answer_reason(answer.text)}",
+        lasting=lasting,
+        retry_after_seconds=rest,
     )
-
-
-def _reason(answer: httpx.Response) -> str:
-    try:
-        body = answer.json()
-    except ValueError:
-        return answer.text[:200] or "no reason"
-    if not isinstance(body, Mapping):
-        return str(body)[:200]
-    errors = body.get("errors")
-    more = [str(each.get("message") or "") for each in errors if isinstance(each, Mapping)] if errors else []
-    return "; ".join(filter(None, (str(body.get("message") or ""), *more)))[:200] or "no reason"
 
 
 def _part(answer: Any, *names: str) -> Any:

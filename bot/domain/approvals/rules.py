@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.announced import PreApproved, cleans_up, covered, pre_approved, times
 from bot.domain.approvals.grant import APPROVERS, Demand, Policy, Request
-from bot.domain.approvals.kinds import OR, PULL_REQUEST, RISKS_OF_KINDS, SILENCE, VERB_OF_KIND, Asked, Share, more_of
+from bot.domain.approvals.kinds import OR, RISKS_OF_KINDS, VERB_OF_KIND, Asked, Share, more_of
 from bot.domain.changes.plan import LedgerEntry, Plan, Risk, highest
 from bot.domain.kernel.target import Target
 
@@ -110,21 +110,13 @@ class ApprovalRules(BaseModel):
             or pre_approved(self.pre_approved, plan, kind, target, begun, at=at)
         )
 
-    def of_a_silence(self) -> Policy:
-        """Returns the policy of a silence: it is not a plan, but its kind is decided like one."""
-        return self.policy(self.risk_of(SILENCE, SILENCE), kind=SILENCE)
+    def of_kind(self, kind: str) -> Policy:
+        """Returns the policy of a kind that is not a plan, such as a silence; it is decided like one."""
+        return self.policy(self.risk_of(kind, kind), kind=kind)
 
-    def silencers_of(self, target: Target) -> Policy:
-        """Returns the policy of a silence of this target's alerts."""
-        return self.for_target(target).of_a_silence()
-
-    def of_a_pull_request(self) -> Policy:
-        """Returns the policy of a pull request with a patch: as of a silence."""
-        return self.policy(self.risk_of(PULL_REQUEST, PULL_REQUEST), kind=PULL_REQUEST)
-
-    def pull_request_of(self, target: Target) -> Policy:
-        """Returns the policy of a pull request with a patch of this target."""
-        return self.for_target(target).of_a_pull_request()
+    def deciders_of(self, kind: str) -> Callable[[Target], Policy]:
+        """As `of_kind`, for each target."""
+        return lambda target: self.for_target(target).of_kind(kind)
 
     def one_of(self, team: str) -> Policy:
         """Returns the policy of a question that one person of this team answers, whatever its risk."""

@@ -34,7 +34,7 @@ class OwnersEdit(BaseModel):
     @property
     def names(self) -> frozenset[str]:
         """The flags, variables and fields that it changes, with their object."""
-        return frozenset(f"{self.kind} {self.name} {name}" for name in (*map(_name_of, self.flags), *self.fields))
+        return frozenset(f"{self.kind} {self.name} {name}" for name in (*map(name_of_edit, self.flags), *self.fields))
 
     def __str__(self) -> str:
         """Returns what changes, without secrets: `--max-num-seqs 14, replicas: 6`."""
@@ -54,11 +54,12 @@ def owners_edit(
     )
 
 
-def _name_of(edit: Mapping[str, Any]) -> str:
+def name_of_edit(edit: Mapping[str, Any]) -> str:
+    """Returns the flag or variable of an edit in the form that `set_flags` takes; `image` for one of the image."""
     return str(edit.get("flag") or edit.get("env") or "image")
 
 
 def _in_words(edit: Mapping[str, Any]) -> str:
-    name = _name_of(edit)
+    name = name_of_edit(edit)
     value = edit.get("image") if name == "image" else edit.get("value")
     return f"no {name}" if value is None else f"{name} {shown_value(name, value)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from bot.domain.approvals.grant import Request
@@ -32,11 +32,12 @@ def edit_of(run: Run, slot: str) -> OwnersEdit | None:
         return None
     if post.kind != "request":
         return OwnersEdit.model_validate(post.data[EDIT]) if EDIT in post.data and run.is_open else None
-    drifting = {each.request_id: each.plan.owners_edit for each in _drifting(run)}
-    edit, names = drifting.get(post.ref), list(drifting)
+    request = run.requests.get(post.ref)
+    edit = request.plan.owners_edit if request is not None else None
     if edit is None or not _fits_a_file(edit):
         return None
-    return None if edit.names & _names(drifting[name] for name in names[names.index(post.ref) + 1 :]) else edit
+    drifting = _drifting(run)
+    return edit if request in drifting and not edit.names & _changed_after(request, drifting) else None
 
 
 def to_commit(run: Run) -> list[Request]:
@@ -45,12 +46,8 @@ def to_commit(run: Run) -> list[Request]:
     One that later ones changed again as a whole, such as the number of replicas, is left out: its text is out of date.
     """
     drifting = _drifting(run)
-    later = [_names(one.plan.owners_edit for one in drifting[number:]) for number in range(1, len(drifting) + 1)]
-    return [
-        each
-        for each, names in zip(drifting, later, strict=True)
-        if each.plan.owners_edit is None or not each.plan.owners_edit.names <= names
-    ]
+    edits = ((each, each.plan.owners_edit) for each in drifting)
+    return [each for each, edit in edits if edit is None or not edit.names <= _changed_after(each, drifting)]
 
 
 def _drifting(run: Run) -> list[Request]:
@@ -63,7 +60,9 @@ def _drifting(run: Run) -> list[Request]:
     ]
 
 
-def _names(edits: Iterable[OwnersEdit | None]) -> frozenset[str]:
+def _changed_after(request: Request, drifting: Sequence[Request]) -> frozenset[str]:
+    """What the later ones of these requests change."""
+    edits = (each.plan.owners_edit for each in drifting[drifting.index(request) + 1 :])
     return frozenset(name for edit in edits if edit is not None for name in edit.names)
 
 
@@ -75,5 +74,7 @@ def is_wanted(run: Run, slot: str) -> bool:
 
 def _fits_a_file(edit: OwnersEdit) -> bool:
     """Whether its file is known, and it has no secret: a masked one must not be committed."""
+    if not edit.file:
+        return False
     known = edit.model_dump(mode="json")
-    return bool(edit.file) and redacted_data(known) == known
+    return bool(redacted_data(known) == known)

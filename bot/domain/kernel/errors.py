@@ -139,28 +139,27 @@ class NotServingError(BotError):
     """Nothing to do: the alert is about a workload that runs no inference engine."""
 
 
-class PagerError(BotError):
+class ServiceError(BotError):
+    """A service outside refused permanently (`lasting`), or for now; raised only as one of those below."""
+
+    def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
+
+
+class PagerError(ServiceError):
     """A pager refused permanently (`lasting`) or did not answer."""
 
-    def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 0.0) -> None:
-        super().__init__(reason)
-        self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
 
-
-class RepositoryError(BotError):
+class RepositoryError(ServiceError):
     """A pull request could not be opened: refused permanently (`lasting`), or not answered."""
 
-    def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 0.0) -> None:
-        super().__init__(reason)
-        self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
 
-
-class MessengerError(BotError):
+class MessengerError(ServiceError):
     """Slack refused permanently (`lasting`) or for now."""
 
     def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 1.0) -> None:
-        super().__init__(reason)
-        self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
+        super().__init__(reason, lasting=lasting, retry_after_seconds=retry_after_seconds)
 
 
 class PaceError(MessengerError):

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from aiohttp import web
 
 from bot.adapters.github.pull_requests import PullRequests
 from bot.domain.changes.kept_in import KeptIn
@@ -25,6 +24,7 @@ from bot.flow.ports.storage import Owed
 from bot.sandbox.github import Fault, GitHubRoutes, Repository
 from bot.sandbox.plain_http import async_http
 from tests import builders
+from tests.kit.served import served
 
 pytestmark = pytest.mark.fast
 TOKEN = "github_pat_of_the_bot"
@@ -64,14 +64,8 @@ async def lab() -> AsyncIterator[Lab]:
     github = Repository(
         "example/deploy", TOKEN, {FILE: MANIFEST, "production/chat.yaml": "a: 1\n", "large.yaml": "#" * 1_000_001}
     )
-    application = web.Application()
-    application.add_routes(GitHubRoutes(github).routes())
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with async_http() as http:
-        yield Lab(f"http://127.0.0.1:{runner.addresses[0][1]}", github, http)
-    await runner.cleanup()
+    async with served(GitHubRoutes(github).routes()) as url, async_http() as http:
+        yield Lab(url, github, http)
 
 
 async def test_a_pull_request_has_the_edit_and_nothing_else(lab: Lab) -> None:

@@ -157,13 +157,13 @@ def test_a_question_for_a_team_is_answered_by_one_of_it() -> None:
 
 
 def test_a_silence_is_decided_as_its_kind() -> None:
-    policy = rules(kinds={SILENCE: asks("serving", 60)}, risk_floors={SILENCE: "medium"}).of_a_silence()
+    policy = rules(kinds={SILENCE: asks("serving", 60)}, risk_floors={SILENCE: "medium"}).of_kind(SILENCE)
     assert (asked(policy), policy.expires_seconds) == ([("serving", 1)], 60)
 
 
 def test_a_pull_request_is_decided_as_its_kind() -> None:
     own = rules(kinds={PULL_REQUEST: asks("serving", 60)}, risk_floors={PULL_REQUEST: "medium"})
-    assert (asked(own.of_a_pull_request()), own.of_a_pull_request().expires_seconds) == ([("serving", 1)], 60)
+    assert (asked(own.of_kind(PULL_REQUEST)), own.of_kind(PULL_REQUEST).expires_seconds) == ([("serving", 1)], 60)
 
 
 # --- how long, and who besides ----------------------------------------------------------------------------------------

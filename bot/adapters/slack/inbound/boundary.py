@@ -23,7 +23,7 @@ from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.command import Answer, Command, reply
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.message import Message
-from bot.domain.approvals.grant import Authority
+from bot.domain.approvals.grant import Authority, Policy, still_missing_at_best
 from bot.domain.kernel.errors import (
     MessengerError,
     NewerFormError,
@@ -32,7 +32,7 @@ from bot.domain.kernel.errors import (
     StorageUnavailableError,
 )
 from bot.domain.kernel.form import Answer as FieldAnswer
-from bot.flow.ports.people import Messenger
+from bot.flow.ports.people import Messenger, People
 
 log = structlog.get_logger(__name__)
 
@@ -86,6 +86,18 @@ async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> A
     authority = await asked
     if not authority.allowed:
         raise NotDoneError(f"{refusal}: {line(authority.reason, 500)}.")
+    return authority
+
+
+async def decides_alone(people: People, user: str, policy: Policy, *, at: float, refusal: str, so: str) -> Authority:
+    """The authority of a person who may decide without anybody else. Raise `NotDoneError` for anyone else.
+
+    `so`: what follows if the settings require more people.
+    """
+    authority = await permitted(people.authority(user, policy, at=at), refusal)
+    if still_missing_at_best(policy, {user: authority.teams}):
+        wants = " and ".join(f"{demand.needed} of {demand.team}" for demand in policy.demands)
+        raise NotDoneError(f"The settings require {wants}{so}")
     return authority
 
 

@@ -5,12 +5,11 @@ A pull request is approved like a low-risk change: somebody else still has to me
 
 from __future__ import annotations
 
-from bot.adapters.slack.inbound.boundary import Click, NotDoneError, permitted
+from bot.adapters.slack.inbound.boundary import Click, NotDoneError, decides_alone
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.operator_commands import event_of, store
 from bot.adapters.slack.inbound.presses import OLD_BUTTON, value_of
 from bot.adapters.slack.services import Services
-from bot.domain.approvals.grant import still_missing_at_best
 from bot.domain.incidents.offered_patch import edit_of, is_wanted
 
 WANTED = "This pull request was wanted already; the message shows what became of it."
@@ -31,14 +30,14 @@ class PullRequestButton:
             raise NotDoneError(NOTHING)
         if is_wanted(run, value.about):
             raise NotDoneError(WANTED)
-        policy = policy_of(run.target)
-        at = self._services.clock.now()
-        authority = await permitted(
-            self._services.people.authority(click.user, policy, at=at), "No pull request was opened"
+        authority = await decides_alone(
+            self._services.people,
+            click.user,
+            policy_of(run.target),
+            at=self._services.clock.now(),
+            refusal="No pull request was opened",
+            so=", so one person cannot open a pull request here.",
         )
-        if still_missing_at_best(policy, {click.user: authority.teams}):
-            wants = " and ".join(f"{demand.needed} of {demand.team}" for demand in policy.demands)
-            raise NotDoneError(f"The settings require {wants}, so one person cannot open a pull request here.")
         command = Command.read(
             "pull_request",
             user=click.user,

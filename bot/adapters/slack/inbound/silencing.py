@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import forms
-from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
+from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, decides_alone, permitted
 from bot.adapters.slack.inbound.command import Answer, Command, closed, reply
 from bot.adapters.slack.inbound.naming import Naming
 from bot.adapters.slack.inbound.operator_commands import INCIDENT, event_of, store
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.services import Services
-from bot.domain.approvals.grant import Authority, Policy, still_missing_at_best
+from bot.domain.approvals.grant import Authority, Policy
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.durations import lasting, seconds
 from bot.domain.kernel.form import Form, FormField, problems
@@ -81,12 +81,14 @@ class Silencing:
 
     async def _authority(self, user: str, policy: Policy) -> Authority:
         """The authority of a person who may decide alone. Raise `NotDoneError` for anyone else."""
-        authority = await permitted(self._services.people.authority(user, policy, at=self._services.clock.now()))
-        missing = still_missing_at_best(policy, {user: authority.teams})
-        if missing:
-            wants = " and ".join(f"{demand.needed} of {demand.team}" for demand in policy.demands)
-            raise NotDoneError(f"The settings require {wants} for a silence, so one person cannot create it here.")
-        return authority
+        return await decides_alone(
+            self._services.people,
+            user,
+            policy,
+            at=self._services.clock.now(),
+            refusal="Not done",
+            so=" for a silence, so one person cannot create it here.",
+        )
 
     async def _end(self, command: Command, run: Run) -> Answer:
         """Ends the silences. Every operator may do this, since it hides nothing."""

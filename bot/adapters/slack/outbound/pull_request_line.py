@@ -19,13 +19,13 @@ def linked(wanted: PullRequest) -> str:
 
 def pull_request(run: Run, slot: str) -> list[Block]:
     """For the message in `slot`; empty if there is nothing to propose and nothing was."""
-    wanted, edit = run.pull_requests.get(slot), edit_of(run, slot)
+    wanted = run.pull_requests.get(slot)
     if wanted is not None and wanted.url:
         return context([f"🔗 {linked(wanted)}, opened for {mention(wanted.by)}."])
     if wanted is not None and not wanted.reason:
         return context([f"🔗 Opening a pull request for {mention(wanted.by)}…"])
     failed = f"❌ No pull request was opened: {line(wanted.reason, 500)}" if wanted is not None else ""
-    packed = ButtonValue(run.incident_id, slot).packed()
+    edit, packed = edit_of(run, slot), ButtonValue(run.incident_id, slot).packed()
     if edit is None or packed is None:
         return context([failed])
     opens = button("Open a pull request", press_value.PULL_REQUEST, packed)
