@@ -6,7 +6,7 @@ import hashlib
 
 from bot.domain.changes.owners_edit import STRATEGY, OwnersEdit
 from bot.domain.incidents.effect import OpenPullRequest
-from bot.domain.incidents.event import CARD, PullRequestSettled
+from bot.domain.incidents.event import PullRequestSettled
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import RepositoryError
 from bot.domain.reports.escaping import one_line
@@ -31,7 +31,10 @@ class PullRequestHandler:
         try:
             if self._repositories is None:
                 raise RepositoryError(UNSET, lasting=True)
-            link = (await self._links(context.incident_id)).get(CARD, "")
+            links = await self._links(context.incident_id)
+            # Only requests and questions have addresses; a patch that was handed out has the question below it.
+            shown = (effect.slot, *(post.slot for post in reversed(context.run.posts)))
+            link = next((links[slot] for slot in shown if slot in links), "")
             url = await self._repositories.propose(proposal(context.run, effect, self._deployment, link=link))
         except RepositoryError as error:
             if not error.lasting and context.owed.attempts + 1 < ATTEMPTS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from bot.flow.ports.storage import Owed
 from bot.sandbox.github import Fault, GitHubRoutes, Repository
 from bot.sandbox.plain_http import async_http
 from tests import builders
+from tests.adapters.slack.runs import post
 from tests.kit.served import served
 
 pytestmark = pytest.mark.fast
@@ -197,8 +198,14 @@ async def test_the_doctor_reads_each_file_and_the_permission_to_write(lab: Lab) 
 EFFECT = OpenPullRequest(effect_id="pull_request/1", slot="outcome:3:0", edit=EDIT, wanted_by="U0ANA")
 
 
-async def linked(incident_id: str) -> Mapping[str, str]:
-    return {"card": "https://example.slack.com/archives/C1/p1"}
+def linked(slot: str) -> Callable[[str], Awaitable[Mapping[str, str]]]:
+    """The addresses that the bot keeps."""
+    wanted = "question:Q4" if slot.startswith("outcome:") else slot
+
+    async def links(incident_id: str) -> Mapping[str, str]:
+        return {"request:R2": "https://example.slack.com/other", wanted: "https://example.slack.com/archives/C1/p1"}
+
+    return links
 
 
 async def unlinked(incident_id: str) -> Mapping[str, str]:
@@ -221,8 +228,15 @@ async def test_the_effect_reports_the_address_of_the_pull_request(lab: Lab) -> N
     assert len(lab.github.pulls) == 1
 
 
-async def test_a_reviewer_finds_the_incident_in_slack(lab: Lab) -> None:
-    await PullRequestHandler(lab.repositories(), linked, deployment="bot")(context(), EFFECT)
+@pytest.mark.parametrize("slot", ["outcome:3:0", "request:R3"])
+async def test_a_reviewer_finds_the_incident_in_slack(lab: Lab, slot: str) -> None:
+    """By the request, or by the question below the patch: Slack's address of another message is not kept."""
+    below = (
+        post("request", "request:R2", "R2"), post("question", "question:Q4", "Q4"), post("note", "note:N5", "N5"),
+    )  # fmt: skip
+    effect = EFFECT.model_copy(update={"slot": slot})
+    run = builders.run(target=TARGET, posts=below)
+    await PullRequestHandler(lab.repositories(), linked(slot), deployment="bot")(context(run), effect)
     assert lab.github.pulls[0].body.startswith("[INC-1](<https://example.slack.com/archives/C1/p1>): ")
 
 
