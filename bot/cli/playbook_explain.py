@@ -134,7 +134,8 @@ def _of_watch(state: WatchState) -> Iterator[str]:
     if state.enough:
         yield f"as soon as two samples in a row agree and {state.enough}: 'held' or 'not_held'"
     for number, broke in enumerate(state.broke, start=1):
-        yield _exit(f"broke {number}, at once when", broke.when, broke.to)
+        when = f"once true for {broke.for_}" if broke.for_ else "at once when"
+        yield _exit(f"broke {number}, {when}", broke.when, broke.to)
     if not (state.broke or state.enough):
         yield f"no 'broke': nothing ends it early, so it lasts up to {state.within}"
 

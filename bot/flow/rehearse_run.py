@@ -29,7 +29,7 @@ from bot.domain.incidents.event import (
 from bot.domain.incidents.machine import Rules, advance
 from bot.domain.incidents.machine.recommending import alternatives
 from bot.domain.incidents.rehearsed import Proposed, Rehearsed
-from bot.domain.incidents.run import ActiveWatch, Run
+from bot.domain.incidents.run import Run
 from bot.domain.incidents.stub_plans import stub_plan
 from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.timeline import Entry
@@ -40,7 +40,7 @@ from bot.domain.signals.signal import Reading
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.plan import arguments_of
 from bot.flow.handlers.read import ReadHandler
-from bot.flow.handlers.watch import HELD, SAMPLES_THAT_AGREE, WatchHandler, held_seconds
+from bot.flow.handlers.watch import SAMPLES_THAT_AGREE, WatchHandler, broke_seconds, held_seconds, holds
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later
 from bot.flow.ports.readings import Signals
 from bot.flow.ports.storage import Owed, WatchSample
@@ -104,9 +104,6 @@ class MemoryWatchLog:
 
     def of(self, visit: int) -> Sequence[WatchSample]:
         return tuple(self._samples[visit])
-
-    def holds(self, visit: int) -> bool:
-        return bool(self._samples[visit]) and all(status == HELD for status in self._samples[visit][-1].parts.values())
 
 
 class Everybody:
@@ -283,23 +280,31 @@ class Rehearsal:
         watch = self.run.watch
         if not isinstance(result, Later) or watch is None or not self._met.still_the_same(context.run):
             return result
-        if not self._samples.holds(context.run.visit.number):
-            # A condition that does not hold now will not hold by waiting.
-            return replace(result, after_seconds=max(watch.until - self._clock.now, 0.0))
         return replace(
-            result, after_seconds=await self._seconds_until_held(context.run, effect.state, result.after_seconds, watch)
+            result, after_seconds=await self._seconds_until_decided(context.run, effect.state, result.after_seconds)
         )
 
-    async def _seconds_until_held(self, run: Run, state: str, every: float, watch: ActiveWatch) -> float:
-        """Returns the seconds until a condition has held long enough; keeps the samples until then: all are equal."""
+    async def _seconds_until_decided(self, run: Run, state: str, every: float) -> float:
+        """Returns the seconds until what is true now has been so long enough, or the time is over.
+
+        Keeps the samples until then: all are equal.
+        """
         playbook = await self._playbook_of(run)
-        written, samples = playbook.state(state), self._samples.of(run.visit.number)
-        if not isinstance(written, WatchState) or len(samples) < SAMPLES_THAT_AGREE:
+        written, samples, watch = playbook.state(state), self._samples.of(run.visit.number), run.watch
+        if not isinstance(written, WatchState) or watch is None:
             return every
-        now, left = self._clock.now, playbook.seconds(written.for_) - held_seconds(samples, every)
-        count = math.ceil(min(left, watch.until - now) / every)
+        now, newest = self._clock.now, samples[-1]
+        left = [
+            playbook.seconds(written.broke[place].for_) - broke_seconds(samples, every, place) for place in newest.broke
+        ]
+        left += [playbook.seconds(written.for_) - held_seconds(samples, every)] if holds(newest) else []
+        if not left:
+            return max(watch.until - now, 0.0)
+        if len(samples) < SAMPLES_THAT_AGREE:
+            return every
+        count = math.ceil(min(*left, watch.until - now) / every)
         for number in range(1, count):
-            self._samples.keep(run.visit.number, replace(samples[-1], at=now + number * every))
+            self._samples.keep(run.visit.number, replace(newest, at=now + number * every))
         return max(count, 1) * every
 
     async def _given_verdict(self, context: EffectContext, effect: WatchSignals, verdict: str) -> Done:

@@ -42,6 +42,7 @@ WINDOWS = {
     "stall_window": "10s",
     "calm_for": "10s",
     "verify_within": "150s",
+    "still_bad_for": "45s",
     "canary_for": "6s",
     "canary_within": "120s",
     "settle_for": "3s",

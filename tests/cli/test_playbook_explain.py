@@ -35,7 +35,8 @@ states:
     choices: {grow: {label: Grow, to: canary}, node: {label: The node, to: other}}
     expired: left
   canary: {change: scale, with: {by: 1}, still: waiting > 1, why: More room., expires: 5m, done: settle, failed: away}
-  settle: {watch: {short: waiting <= 1}, for: 1m, within: 5m, broke: [{when: node.fault, to: away}], held: calm}
+  settle: {watch: {short: waiting <= 1}, for: 1m, within: 5m, held: calm,
+    broke: [{when: node.fault, to: away}, {when: waiting > 9, for: 2m, to: away}]}
   away: {change: undo, with: {of: last}, why: It broke., done: hold}
   other: {divert: gpu-fault, why: A node., returns: {fixed: calm}}
   hold: {watch: {short: waiting <= 1}, for: 1m, within: 5m, held: tidy, not_held: people, unknown: people}
@@ -86,6 +87,7 @@ def explained(folder: Path, text: str = SMALL) -> dict[str, list[str]]:
         pytest.param("settle", f"not_held (not within 5m) → {ASKED}", id="not held"),
         pytest.param("settle", f"unknown (a value still cannot be read after 5m) → {ASKED}", id="watch"),
         pytest.param("settle", "broke 1, at once when (node.fault) → away", id="broke"),
+        pytest.param("settle", "broke 2, once true for 2m (waiting > 9) → away", id="broke later"),
         pytest.param("hold", "no 'broke': nothing ends it early, so it lasts up to 5m", id="no broke"),
         pytest.param(
             "away",

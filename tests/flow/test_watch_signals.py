@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -171,6 +172,49 @@ async def test_at_the_end_of_its_time_it_says_what_was_lacking(
 async def test_what_breaks_ends_it_at_once(watching: Watching) -> None:
     event = await verdict(watching, (0, GOOD), (2, BROKEN))
     assert (event.verdict, event.broke, event.detail) == ("broke", 0, "broke: restarts.oom")
+
+
+@pytest.fixture
+def failing(redis: Connection) -> Watching:
+    """A watch that also ends once it has been bad for four seconds."""
+    clause = "{when: thrash > 1, for: 4s, to: worse}"
+    text = PLAYBOOK.source.text.replace("to: over}]", f"to: over}}, {clause}]") + "  worse: {end: fixed}\n"
+    return Watching(redis, load_text(text))
+
+
+async def test_what_is_bad_for_long_enough_ends_it_before_its_time(failing: Watching) -> None:
+    event = await verdict(failing, (0, BAD), (2, BAD), (4, BAD))
+    assert (event.verdict, event.broke, event.detail) == ("broke", 1, "broke: thrash > 1, for 4 s")
+
+
+@pytest.mark.parametrize("between", [pytest.param(GOOD, id="good"), pytest.param(BLIND, id="not-known")])
+async def test_what_is_not_bad_without_a_gap_does_not_end_it(failing: Watching, between: Mapping[str, object]) -> None:
+    event = await verdict(failing, (0, BAD), (2, BAD), (3, between), (4, BAD), (6, BAD), (8, BAD))
+    assert event.detail == "broke: thrash > 1, for 4 s"
+
+
+async def test_a_gap_between_bad_samples_restarts_their_time(failing: Watching) -> None:
+    event = await verdict(failing, (0, BAD), (10, BAD), (12, BAD), (14, BAD))
+    assert (event.verdict, event.broke) == ("broke", 1)
+
+
+async def test_a_restart_remembers_how_long_it_has_been_bad(failing: Watching) -> None:
+    for second in (0.0, 2.0):
+        assert isinstance(await failing.look(second, BAD), Later)
+    failing.restart()
+    assert (await verdict(failing, (4, BAD))).broke == 1
+
+
+async def test_what_ends_it_at_once_comes_before_what_needs_time(failing: Watching) -> None:
+    assert (await verdict(failing, (0, BAD), (2, BAD), (4, BROKEN))).broke == 0
+
+
+async def test_samples_of_an_earlier_version_are_read(redis: Connection, failing: Watching) -> None:
+    """They do not say which clauses were true."""
+    key = redis.key("watch", "INC-1", "3")
+    earlier = json.dumps([builders.START, {"calm": "not held", "room": "held"}])
+    await redis.script("watch_sample", [key], [earlier, 60])
+    assert (await verdict(failing, (2, BAD), (4, BAD), (6, BAD))).broke == 1
 
 
 async def test_it_reports_what_it_waits_for_and_comes_back_at_its_cadence(watching: Watching) -> None:

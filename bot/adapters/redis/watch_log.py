@@ -17,6 +17,6 @@ class RedisWatchLog:
 
     async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
         key = self._redis.key("watch", incident_id, str(visit))
-        kept = json.dumps([sample.at, dict(sample.parts)])
+        kept = json.dumps([sample.at, dict(sample.parts), list(sample.broke)])
         raw = await self._redis.script("watch_sample", [key], [kept, KEEP_SECONDS])
-        return [WatchSample(at, parts) for at, parts in map(json.loads, raw)]
+        return [WatchSample(*each) for each in map(json.loads, raw)]

@@ -481,11 +481,11 @@ class CompiledPlaybook:
         seen = self._readings_in(when.names, self._with_settings(data), units, in_detail=True) if when else []
         return _by_label(seen) if len(seen) <= MAX_SEEN else ""
 
-    def broke(self, name: str, data: Data) -> int | None:
-        """Returns the first `broke` clause that is certainly true; an unknown one does not count."""
+    def broke(self, name: str, data: Data) -> tuple[int, ...]:
+        """Returns the places of the `broke` clauses that are certainly true; an unknown one does not count."""
         data = self._with_settings(data)
         verdicts = [verdict_of(clause.when, data) for clause in self._derived.state(name).broke if clause.when]
-        return next((index for index, verdict in enumerate(verdicts) if verdict is True), None)
+        return tuple(index for index, verdict in enumerate(verdicts) if verdict is True)
 
     def is_enough(self, name: str, data: Data) -> bool:
         """Returns whether a watch has certainly enough evidence for a verdict."""

@@ -143,11 +143,13 @@ class ChangeState(_Passed):
 
 class Broke(Strict):
     when: str
+    for_: str = Field("", alias="for")
+    """How long it must have been true without a gap. Empty: it ends the watch at once."""
     to: str
 
 
 class WatchState(_Passed):
-    """Sample until every condition has held for `for`, or `within` is over; `broke` ends the watch at once."""
+    """Sample until every condition has held for `for`, or `within` is over; `broke` ends the watch early."""
 
     watch: dict[str, str] = Field(min_length=1)
     for_: str = Field(alias="for")

@@ -1,4 +1,4 @@
-"""Watches named parts until all have held long enough, the evidence is enough, the time is over, or something breaks.
+"""Watches named parts until all have held long enough, the evidence is enough, the time is over, or it breaks.
 
 Samples are stored, so that a restart neither forgets nor repeats them. A gap of more than twice the interval restarts
 the watch.
@@ -6,7 +6,7 @@ the watch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bot.domain.incidents.effect import WatchSignals
 from bot.domain.incidents.event import Progressed, Watched
@@ -38,13 +38,20 @@ class WatchHandler:
             return Done()
         readings = await self._read.readings(context.run, effect.state)
         values = ScopeValues(context.run, readings)
-        sample = WatchSample(context.now, parts_of(playbook, effect.state, values))
         broke = playbook.broke(effect.state, values)
-        if broke is not None:
-            why = f"{state.broke[broke].when}"
-            return self._verdict(effect, "broke", sample, readings, f"broke: {why}", broke=broke)
+        sample = WatchSample(context.now, parts_of(playbook, effect.state, values), broke)
+        at_once = next((place for place in broke if not state.broke[place].for_), None)
+        if at_once is not None:
+            detail = f"broke: {state.broke[at_once].when}"
+            return self._verdict(effect, "broke", sample, readings, detail, broke=at_once)
         samples = await self._watch_log.add(context.incident_id, context.run.visit.number, sample)
         every = cadence(playbook, state)
+        for place in broke:
+            clause = state.broke[place]
+            true_for = broke_seconds(samples, every, place)
+            if true_for >= playbook.seconds(clause.for_):
+                detail = f"broke: {clause.when}, for {lasting(true_for)}"
+                return self._verdict(effect, "broke", sample, readings, detail, broke=place)
         held_for = held_seconds(samples, every)
         wanted = playbook.seconds(state.for_)
         if held_for >= wanted:
@@ -117,11 +124,23 @@ def cadence(playbook: CompiledPlaybook, state: WatchState) -> float:
 
 def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
     """How long every part has held without a gap, up to the newest sample; 0 if the newest did not hold."""
+    return _seconds_without_gap(samples, every, holds)
+
+
+def broke_seconds(samples: Sequence[WatchSample], every: float, place: int) -> float:
+    """How long a `broke` clause has been true without a gap, up to the newest sample."""
+    return _seconds_without_gap(samples, every, lambda sample: place in sample.broke)
+
+
+def holds(sample: WatchSample) -> bool:
+    return all(status == HELD for status in sample.parts.values())
+
+
+def _seconds_without_gap(samples: Sequence[WatchSample], every: float, is_so: Callable[[WatchSample], bool]) -> float:
     newest = None
     since = None
     for sample in reversed(samples):
-        holds = all(status == HELD for status in sample.parts.values())
-        if not holds or (since is not None and since - sample.at > 2 * every + MIN_SECONDS):
+        if not is_so(sample) or (since is not None and since - sample.at > 2 * every + MIN_SECONDS):
             break
         since = sample.at
         newest = newest if newest is not None else sample.at

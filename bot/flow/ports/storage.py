@@ -421,6 +421,8 @@ class WatchSample:
 
     at: float
     parts: Mapping[str, str]
+    broke: Sequence[int] = ()
+    """Which `broke` clauses were true, by place."""
 
 
 class WatchLog(Protocol):

@@ -14,7 +14,7 @@ from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook, compile_playbook
 from bot.domain.playbooks.expressions.expression import did_you_mean, nearest
 from bot.domain.playbooks.language import Playbook
-from bot.domain.playbooks.loading.check_names import check_names
+from bot.domain.playbooks.loading.check_names import check_breaks, check_names
 from bot.domain.playbooks.loading.check_paths import check_paths, lint
 from bot.domain.playbooks.loading.check_texts import check_texts, cut_off, unfilled, unlinked
 from bot.domain.playbooks.loading.former_keys import former_keys
@@ -57,6 +57,7 @@ def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     found: list[Mistake] = []
     settings = effective_settings(playbook.settings, {}, found.append)
     found.extend(check_names(playbook, settings, probes))
+    found.extend(check_breaks(playbook, settings))
     found.extend(check_texts(playbook))
     compiled = compile_playbook(
         playbook, settings, source=source, fragments=expanded.fragments, probes=probes, report=found.append

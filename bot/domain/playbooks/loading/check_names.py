@@ -174,9 +174,7 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             for index, group in enumerate(state.approvers):
                 yield from _team((*path, "approvers", index), group)
         case WatchState():
-            for key, text in (("for", state.for_), ("within", state.within), ("every", state.every)):
-                yield from duration((*path, key), text, playbook, settings)
-            yield from _long_enough(path, state, settings)
+            yield from _watch(path, state, playbook, settings)
         case DivertState():
             yield from duration((*path, "expires"), state.expires, playbook, settings)
             yield from _divert(path, state, playbook.playbook)
@@ -251,22 +249,44 @@ def _exits(path: Path, state: ReadState) -> Mistakes:
         yield Mistake((*path, "go"), "no exit when nothing holds", "End with {otherwise: …}.", at_key=True)
 
 
-def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) -> Mistakes:
-    try:
-        held, limit = (_seconds(text, settings) for text in (state.for_, state.within))
-    except (ValueError, KeyError):  # reported where the duration is written
-        return
-    if held <= 0:
+def _watch(path: Path, state: WatchState, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    for key, text in (("for", state.for_), ("within", state.within), ("every", state.every)):
+        yield from duration((*path, key), text, playbook, settings)
+    for index, broke in enumerate(state.broke):
+        yield from duration((*path, "broke", index, "for"), broke.for_, playbook, settings)
+    limit = _seconds(state.within, settings)
+    held = _seconds(state.for_, settings)
+    if held is not None and held <= 0:
         yield Mistake((*path, "for"), "what holds for no time proves nothing", "Write at least 1s.")
-    if held > limit:
+    if held is not None and limit is not None and held > limit:
         yield Mistake(
             (*path, "within"), f"'{state.within}' is shorter than 'for', so it can never hold", "Take a longer one."
         )
+    for index, broke in enumerate(state.broke):
+        if broke.for_ and _seconds(broke.for_, settings) == 0:
+            at: Path = (*path, "broke", index, "for")
+            yield Mistake(at, "what is true for no time ends it at once", "Leave out 'for', or write at least 1s.")
 
 
-def _seconds(text: str, settings: Mapping[str, object]) -> float:
+def check_breaks(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    """Reports what could never end a watch early as written. With an operator's shorter `within` it may be so."""
+    for name, state in playbook.states.items():
+        if not isinstance(state, WatchState) or (limit := _seconds(state.within, settings)) is None:
+            continue
+        for index, broke in enumerate(state.broke):
+            true_for = _seconds(broke.for_, settings) if broke.for_ else None
+            if true_for is not None and true_for >= limit:
+                what = f"'{broke.for_}' is not shorter than 'within', so it never ends the watch early"
+                yield Mistake(("states", name, "broke", index, "for"), what, "Take a shorter one.")
+
+
+def _seconds(text: str, settings: Mapping[str, object]) -> float | None:
+    """None for what is no duration, which is reported where it is written."""
     name = setting_in(text)
-    return seconds(text) if name is None else float(str(settings[name]))
+    try:
+        return seconds(text) if name is None else float(str(settings[name]))
+    except (ValueError, KeyError):
+        return None
 
 
 def _calm(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:

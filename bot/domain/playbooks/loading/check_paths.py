@@ -333,6 +333,6 @@ def _values(playbook: Playbook) -> Iterator[str]:
             yield signal.past
     for state in playbook.states.values():
         if isinstance(state, WatchState):
-            yield from (state.for_, state.within, state.every)
+            yield from (state.for_, state.within, state.every, *(broke.for_ for broke in state.broke))
         elif not isinstance(state, ReadState | RecommendState | EndState):
             yield state.expires

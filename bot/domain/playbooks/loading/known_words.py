@@ -46,7 +46,7 @@ def duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, o
     except ValueError:
         yield Mistake(path, f"'{text}' is not a duration", "Write 90s, 5m, 1h30m or settings.<name>.")
         return
-    # `_long_enough` reports a `for` of zero.
+    # `check_names` reports a `for` of zero.
     if length <= 0 and path[-1] != "for":
         yield Mistake(path, f"'{text}' is not more than 0", "Write 90s, 5m, 1h30m or settings.<name>.")
 
