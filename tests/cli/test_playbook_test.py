@@ -163,6 +163,16 @@ def test_edges_and_states_that_no_case_reaches_are_named_and_fail_only_where_all
             id="no-note",
         ),
         pytest.param(
+            "at: {settle: {waiting: 1}}\n  expect: {watches: {settle: 'broke:0'}}",
+            "the verdict 'broke:0' of 'settle' was expected, and it is 'held'",
+            id="another-verdict",
+        ),
+        pytest.param(
+            "at: {look: {waiting: 2}}\n  expect: {watches: {settle: held}}",
+            "the verdict 'held' of 'settle' was expected, and it is ''",
+            id="no-watch",
+        ),
+        pytest.param(
             "expect: {path: [...], proposes: []}",
             "nothing more was to be proposed, and grow proposes scale {'by': 1}",
             id="one-change-too-many",
@@ -231,6 +241,8 @@ def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
         ("changes: {grow: dne}\n  expect: {ends: fixed}", "'dne' is nothing that can happen in 'grow'"),
         ("watches: {grow: held}\n  expect: {ends: fixed}", "'grow' is not a watch, it is a change"),
         ("expect: {notes: {lok: it waits}}", "unknown state 'lok'. Did you mean 'look'?"),
+        ("expect: {watches: {settle: 'broke:1'}}", "'broke:1' is nothing that can happen in 'settle'"),
+        ("expect: {watches: {look: held}}", "'look' is not a watch, it is a read"),
         ("expect: {}", "4:3: this expects nothing"),
         ("expect: {path: [...]}", "4:3: this expects nothing"),
     ],

@@ -112,6 +112,7 @@ def first_deviation(expected: Expected, found: Rehearsed) -> str:
         or _deviation_of_end(expected, found)
         or _deviation_of_proposals(expected.proposes, found.proposed)
         or _deviation_of_notes(expected.notes, found)
+        or _deviation_of_watches(expected.watches, found)
     )
 
 
@@ -207,6 +208,14 @@ def _deviation_of_notes(expected: Mapping[str, str], found: Rehearsed) -> str:
     for state, note in expected.items():
         if note not in notes.get(state, ""):
             return f"the note '{note}' of '{state}' was expected, and it is '{notes.get(state, '')}'"
+    return ""
+
+
+def _deviation_of_watches(expected: Mapping[str, str], found: Rehearsed) -> str:
+    verdicts = {earlier.state: later.by for earlier, later in pairwise(found.visits)}
+    for state, verdict in expected.items():
+        if verdicts.get(state, "") != verdict:
+            return f"the verdict '{verdict}' of '{state}' was expected, and it is '{verdicts.get(state, '')}'"
     return ""
 
 

@@ -60,6 +60,8 @@ class Expected(Strict):
     """Every change that is put to people, in order; left out, it is not compared."""
     notes: dict[str, str] = {}
     """State to the note that people read of what it found out when it was last entered, or to a part of that note."""
+    watches: dict[str, str] = {}
+    """State to the verdict of its last watch. It shows how long was waited where all verdicts lead to one state."""
 
 
 Reply = str | Answer
@@ -243,6 +245,10 @@ def check_table(table: Table, playbook: CompiledPlaybook) -> Mistakes:
         yield from _expected((*at, "expect"), case.expect, playbook)
 
 
+KIND_OF_OUTCOME = {"answers": "", "changes": "change", "watches": "watch", "diverts": "divert"}
+"""What a state must be to have such an outcome; people may be asked in any."""
+
+
 def check_circumstances(at: Path, case: Circumstances, playbook: CompiledPlaybook) -> Mistakes:
     yield from _all_known((*at, "settings"), case.settings, playbook.settings, "setting")
     yield from _given((*at, "given"), case.given, playbook)
@@ -251,16 +257,20 @@ def check_circumstances(at: Path, case: Circumstances, playbook: CompiledPlayboo
         for index, one in enumerate(there) if isinstance(there, tuple) else ((None, there),):
             yield from _given((*at, "at", state) if index is None else (*at, "at", state, index), one, playbook)
     yield from _results((*at, "results"), case.results, playbook)
-    for key, kind in (("answers", ""), ("changes", "change"), ("watches", "watch"), ("diverts", "divert")):
-        outcomes: Mapping[str, Any] = getattr(case, key)
-        for state, what in outcomes.items():
-            path: Path = (*at, key, state)
-            yield from _all_known((*at, key), [state], playbook.playbook.states, "state")
-            if state in playbook.playbook.states:
-                if kind and playbook.kind(state) != kind:
-                    yield Mistake(path, f"'{state}' is not a {kind}, it is a {playbook.kind(state)}", at_key=True)
-                else:
-                    yield from _outcomes(path, key, state, what if isinstance(what, tuple) else (what,), playbook)
+    for key in ("answers", "changes", "watches", "diverts"):
+        yield from _outcomes_by_state(at, key, getattr(case, key), playbook)
+
+
+def _outcomes_by_state(at: Path, key: str, outcomes: Mapping[str, Any], playbook: CompiledPlaybook) -> Mistakes:
+    kind = KIND_OF_OUTCOME[key]
+    for state, what in outcomes.items():
+        path: Path = (*at, key, state)
+        yield from _all_known((*at, key), [state], playbook.playbook.states, "state")
+        if state in playbook.playbook.states:
+            if kind and playbook.kind(state) != kind:
+                yield Mistake(path, f"'{state}' is not a {kind}, it is a {playbook.kind(state)}", at_key=True)
+            else:
+                yield from _outcomes(path, key, state, what if isinstance(what, tuple) else (what,), playbook)
 
 
 def _results(at: Path, results: Mapping[str, Mapping[str, Any]], playbook: CompiledPlaybook) -> Mistakes:
@@ -371,11 +381,12 @@ def _expected(at: Path, expected: Expected, playbook: CompiledPlaybook) -> Mista
             (*at, "proposes", index, "state"), [proposal.state], playbook.playbook.states, "state", is_key=False
         )
     yield from _all_known((*at, "notes"), expected.notes, playbook.playbook.states, "state")
+    yield from _outcomes_by_state(at, "watches", expected.watches, playbook)
     if expected.ends and expected.ends not in ENDS:
         yield Mistake((*at, "ends"), f"no playbook ends with '{expected.ends}'", did_you_mean(expected.ends, ENDS))
     is_any_path = set(expected.path) <= {GAP} and expected.proposes is None
     if is_any_path and not any(expected.model_dump(exclude={"path"}).values()):
-        words = "Write path, ends, severity, asks, proposes or notes."
+        words = "Write path, ends, severity, asks, proposes, notes or watches."
         yield Mistake(at, "this expects nothing", words, at_key=True)
 
 
