@@ -19,6 +19,8 @@ from bot.domain.flags.flag_table import FlagValueError, newest_table, parse_valu
 from bot.domain.kernel.errors import ApprovalError
 
 REPLICAS = "replicas"
+COUNTS = ("/replicas", "/minReplicas", "/minReplicaCount")
+"""The ends of the paths where a change writes how many replicas there are, or an autoscaler's floor."""
 MAX_NUMBER_LENGTH = 9
 Number = int | float
 
@@ -56,7 +58,7 @@ def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
 
 def _replicas_range(plan: Plan) -> tuple[int, int]:
     """The counts with which the change still does what it is for: more replicas, or fewer."""
-    counts = (each for call in plan.calls for each in call.differences if each.path.endswith("/replicas"))
+    counts = (each for call in plan.calls for each in call.differences if each.path.endswith(COUNTS))
     for each in counts:
         if isinstance(each.before, int) and isinstance(each.after, int):
             return (each.before + 1, MAX_REPLICAS) if each.after > each.before else (1, max(1, each.before - 1))
@@ -81,7 +83,7 @@ def values_of(plan: Plan, written: str) -> dict[str, Number]:
 def with_values(verb: str, arguments: Mapping[str, Any], values: Mapping[str, Number]) -> dict[str, Any]:
     """Returns the arguments of a change with a person's values in place of the playbook's."""
     if _editable(verb) == "replicas" and REPLICAS in values:
-        return {"to": values[REPLICAS]}
+        return {name: value for name, value in arguments.items() if name != "by"} | {"to": values[REPLICAS]}
     edits = arguments.get("edits")
     if not isinstance(edits, list | tuple):
         return dict(arguments)

@@ -116,6 +116,20 @@ def test_a_press_that_carries_no_values_is_refused(written: str) -> None:
         values_of(FLAGS, written)
 
 
+def test_another_number_of_replicas_leaves_what_else_was_asked_for() -> None:
+    asked = {"by": 1, "above_maximum": True}
+    assert with_values("scale", asked, {"replicas": 6}) == {"to": 6, "above_maximum": True}
+    assert with_values("scale", {"to": 5}, {"replicas": 6}) == {"to": 6}
+
+
+@pytest.mark.parametrize("field", ["minReplicas", "minReplicaCount"])
+def test_an_edit_does_not_lower_the_floor_of_an_autoscaler(field: str) -> None:
+    difference = Difference(path=f"/spec/{field}", before=4, after=5)
+    call = builders.plan(verb="scale").calls[0].model_copy(update={"differences": (difference,)})
+    plan = builders.plan(verb="scale", choices={"to": 5}, steps=(call,))
+    assert [each.range_text for each in editable_values(plan)] == ["from 5 to 1000"]
+
+
 def test_the_numbers_of_the_playbook_are_replaced_and_its_other_edits_stay() -> None:
     edits = [{"flag": "max_num_seqs", "value": 6}, {"env": "NCCL_DEBUG", "value": "1"}]
     wanted = with_values("set_flags", {"edits": edits}, {"--max-num-seqs": 8})

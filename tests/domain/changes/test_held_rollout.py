@@ -106,6 +106,22 @@ def test_each_restart_of_an_incident_has_a_mark_of_its_own() -> None:
     assert applied(call.undo[0].body, applied(call.body, deployment())) == deployment()
 
 
+@pytest.mark.parametrize(
+    ("marked", "mark"),
+    [
+        pytest.param("INC-42/1", "INC-42/2", id="applied-and-in-no-ledger"),
+        pytest.param("INC-41/7", "INC-42/1", id="of-another-incident"),
+        pytest.param("yesterday", "INC-42/1", id="of-a-person"),
+    ],
+)
+def test_a_restart_whose_answer_was_lost_is_not_repeated_with_its_mark(marked: str, mark: str) -> None:
+    """The template would stay as it is, and nothing would restart."""
+    workload = deployment()
+    workload["spec"]["template"]["metadata"]["annotations"] = {"incident-bot/restart": marked}
+    (edit,) = (op for op in planned("restart", {}, snapshot(workload=workload)).calls[0].body if op["op"] == "replace")
+    assert edit["value"]["annotations"] == {"incident-bot/restart": mark}
+
+
 def test_a_restart_waits_for_the_rollout_that_is_under_way() -> None:
     workload = deployment()
     workload["status"]["updatedReplicas"] = 2

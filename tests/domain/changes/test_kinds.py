@@ -235,6 +235,20 @@ def test_scaling_in_does_not_end_the_only_replicas_that_serve() -> None:
     assert result.reason == "scaling in to 2 ends the last replica in rotation: llm-2"
 
 
+def test_scaling_in_ends_the_highest_numbers_also_where_a_lower_one_is_missing() -> None:
+    seen = numbered_world(stateful_set(podManagementPolicy="Parallel", replicas=4), pods=tuple(map(member, (0, 1, 3))))
+    assert planned("scale", {"to": 3}, seen).expected == "1 fewer replica serves: llm-3 ends"
+    only = numbered_world(stateful_set(podManagementPolicy="Parallel", replicas=2), pods=(member(1),))
+    only = replace(only, endpoint_slices=(endpoint_slice(member(1)),))
+    assert declined("scale", {"to": 1}, only).reason == "scaling in to 1 ends the last replica in rotation: llm-1"
+
+
+def test_a_set_whose_numbers_begin_later_ends_the_highest() -> None:
+    workload = stateful_set(podManagementPolicy="Parallel", ordinals={"start": 5})
+    seen = numbered_world(workload, pods=tuple(map(member, (5, 6, 7))))
+    assert planned("scale", {"to": 2}, seen).expected == "1 fewer replica serves: llm-7 ends"
+
+
 def test_the_undo_of_a_scale_out_from_none_ends_all_that_serve() -> None:
     done = planned("scale", {"to": 3}, numbered_world(stateful_set(replicas=0), pods=()))
     plan = planned("undo", {}, numbered_world(), ledger_of(done))

@@ -140,6 +140,19 @@ def test_an_autoscaler_with_a_raised_floor_names_its_old_bounds(most: int, title
     assert note in weighed(plan, "autoscaler")
 
 
+def test_a_floor_is_never_lowered_nor_written_again_as_it_is() -> None:
+    """The autoscaler has not acted yet, or cannot."""
+    for least in (5, 6):
+        late = scaler()
+        late["spec"]["minReplicas"] = least
+        reason = declined("scale", {"by": 1}, snapshot(autoscalers=(late,))).reason
+        assert f"keeps at least {least} replicas already, and 4 are requested now" in reason
+    keda = scaled_object()
+    keda["spec"] |= {"idleReplicaCount": 0, "minReplicaCount": 5}
+    idle = snapshot(workload=deployment(replicas=0), pods=(), scaled_objects=(keda,))
+    assert "keeps at least 5 replicas already" in declined("scale", {"to": 2}, idle).reason
+
+
 def test_fewer_replicas_are_the_autoscalers_own_decision() -> None:
     result = declined("scale", {"by": -1}, snapshot(autoscalers=(scaler(),)))
     assert "decides itself when fewer are enough" in result.reason

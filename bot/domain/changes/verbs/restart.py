@@ -60,8 +60,14 @@ def plan_restart(situation: Situation) -> Plan:
 
 
 def _marked(metadata: Obj, context: PlanContext) -> Obj:
-    """The mark is unique to each restart of an incident, and the same whenever this restart is planned again."""
-    number = 1 + sum(entry.verb == VERB.name and entry.target.kind in KINDS for entry in context.ledger)
+    """The mark is unique to each restart of an incident, and the same whenever this restart is planned again.
+
+    One that was applied although its answer was lost is in no ledger, but on the template.
+    """
+    made = sum(entry.verb == VERB.name and entry.target.kind in KINDS for entry in context.ledger)
+    incident, _, last = str((metadata.get("annotations") or {}).get(RESTART_ANNOTATION, "")).rpartition("/")
+    before = int(last) if incident == context.incident_id and last.isdecimal() else 0
+    number = 1 + max(made, before)
     marked = copy.deepcopy(metadata)
     marked["annotations"] = {
         **(metadata.get("annotations") or {}),

@@ -196,6 +196,9 @@ def _refuse_if_not_raisable(snapshot: ClusterSnapshot, scaler: Autoscaler, now: 
         raise impossible(f"{scaler.text} is paused: {scaler.paused}", hint)
     if wanted < now:
         raise impossible(f"{scaler.text} owns the replica count and decides itself when fewer are enough", scaler.how)
+    if wanted <= scaler.least:
+        text = f"{scaler.text} keeps at least {scaler.least} replicas already, and {now} are requested now"
+        raise impossible(text, "find out why it does not add them, or scale by hand")
 
 
 def _above_maximum(scaler: Autoscaler, wanted: int) -> Circumstance:
@@ -282,8 +285,7 @@ def victims_of(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
 
 def _refuse_if_stuck(snapshot: ClusterSnapshot, wanted: int) -> None:
     """Raise if the controller of a StatefulSet makes and ends no replica, because of one that stays and is broken."""
-    first = int(dig(snapshot.workload, "spec", "ordinals", "start") or 0)
-    if broken := first_broken(unready_below(snapshot, first + wanted), snapshot.at):
+    if broken := first_broken(unready_below(snapshot, _first_to_end(snapshot, wanted)), snapshot.at):
         raise impossible(
             f"{broken}; until it is Ready, the controller makes and ends no other (podManagementPolicy OrderedReady)",
             "replace it first",
@@ -291,15 +293,21 @@ def _refuse_if_stuck(snapshot: ClusterSnapshot, wanted: int) -> None:
 
 
 def _victims(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
-    """Numbered replicas leave no choice: the highest go.
+    """Numbered replicas leave no choice: from a number on all go, also where one below is missing or ending.
 
-    A replica that was requested but never created (a quota, no capacity) needs no other to end for it.
+    Of others, a replica that was requested but never created (a quota, no capacity) needs no other to end for it.
     """
     there = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
     if kind_of(snapshot.workload) in NUMBERED:
         staying = [pod for pod in replicas_present(snapshot) if not is_going_away(pod)]
-        return sorted(staying, key=number_of, reverse=True)[: max(0, len(staying) - wanted)]
+        ending = [pod for pod in staying if number_of(pod) >= _first_to_end(snapshot, wanted)]
+        return sorted(ending, key=number_of, reverse=True)
     return in_order_of_leaving(there, snapshot)[: max(0, len(there) - wanted)]
+
+
+def _first_to_end(snapshot: ClusterSnapshot, wanted: int) -> int:
+    """Returns the lowest number that its controller ends, of numbered replicas."""
+    return int(dig(snapshot.workload, "spec", "ordinals", "start") or 0) + wanted
 
 
 def drained_first(snapshot: ClusterSnapshot, victims: list[Obj], context: PlanContext) -> list[Step]:
