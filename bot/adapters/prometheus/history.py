@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import httpx
 
 from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also, quoted, refuse_strange
-from bot.domain.cluster.workload import NUMBERED
+from bot.domain.cluster.workload import PODS_OF
 from bot.domain.kernel.target import Target
 from bot.domain.signals.metric import Series
 from bot.domain.signals.scrape import Scrape, of_group
@@ -25,10 +25,6 @@ from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports.cluster import Replica
 from bot.flow.ports.readings import ReadContext, Replicas
 
-POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
-"""The rest of a pod's name after its Deployment's: template hash and a random suffix."""
-PODS_OF: Mapping[str, str] = {"Deployment": POD_OF_IT, **dict.fromkeys(NUMBERED, "-[0-9]+")}
-"""By the kind of workload: the rest of a serving pod's name. The workers of a LeaderWorkerSet have two numbers."""
 TARGET_LABELS = ("job", "instance", "prometheus_replica", "replica")
 """What tells scrape targets apart, and the two servers of a highly available pair that both scrape one target."""
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from bot.adapters.prometheus.history import POD_OF_IT
 from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also, refuse_strange
+from bot.domain.cluster.workload import POD_OF_IT
 from bot.domain.kernel.errors import SourceError
 from bot.flow.ports.readings import MemoryKind
 

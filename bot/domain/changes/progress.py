@@ -8,8 +8,9 @@ are Ready.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from bot.domain.changes.plan import Call, Wait
@@ -20,7 +21,7 @@ from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_cordoned, is_going_away, is_ready, name_of, seconds_of, uid_of
 from bot.domain.cluster.owner import autoscaler_of
-from bot.domain.cluster.pod_state import first_broken, first_held, pod_state, room_made_for
+from bot.domain.cluster.pod_state import first_held, pod_state, room_made_for
 from bot.domain.cluster.refused_pods import not_created, refused_by_events, refused_by_kubelets, refused_replicas
 from bot.domain.cluster.rollout import (
     TEMPLATE,
@@ -45,6 +46,7 @@ from bot.domain.cluster.rotation import (
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, kind_of, pod_templates, pods_in_a_replica, serves, template_of
 
+NONE_RESTARTED: Mapping[str, int] = MappingProxyType({})
 COVERED = 0.8
 """Samples never span a window from edge to edge; they must cover this share of it."""
 OVERDUE_SECONDS = 30.0
@@ -354,7 +356,8 @@ def _refused_before(wait: Wait, snapshot: ClusterSnapshot) -> int:
 
 def _hopeless_beside(wait: Wait, snapshot: ClusterSnapshot) -> str:
     """As `_hopeless`, for a change of other replicas than those that were broken or refused before it."""
-    return _hopeless(_judged(wait, snapshot), snapshot, some_refused="refused" in wait.parameters)
+    restarts = wait.parameters.get("restarts", {})
+    return _hopeless(_judged(wait, snapshot), snapshot, some_refused="refused" in wait.parameters, restarts=restarts)
 
 
 def _are_enough_ready(wait: Wait, snapshot: ClusterSnapshot) -> bool:
@@ -545,21 +548,33 @@ def _job_ended(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 
 def _hopeless(
-    pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: bool = False, some_refused: bool = False
+    pods: Sequence[Obj],
+    snapshot: ClusterSnapshot,
+    *,
+    is_room_coming: bool = False,
+    some_refused: bool = False,
+    restarts: Mapping[str, int] = NONE_RESTARTED,
 ) -> str:
     """Returns why the first pod cannot recover by waiting. A pod without capacity waits for those that are ending.
 
     `some_refused`: replicas were refused before, and more seem to be until a successor takes what one has released.
+    `restarts`: the UIDs of pods that had restarted before the change, and how often.
     """
     workload = None if some_refused else snapshot.workload
     is_room_coming = is_room_coming or any(map(is_going_away, pods_of_workload(snapshot)))
     if workload is not None and not is_room_coming and (refused := not_created(workload, snapshot)):
         return refused
     is_room_there = any(_has_room_by_now(pod, snapshot) for pod in pods)
-    return _broken(pods, snapshot, is_room_coming=is_room_coming or is_room_there)
+    return _broken(pods, snapshot, is_room_coming=is_room_coming or is_room_there, restarts=restarts)
 
 
-def _broken(pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: bool = False) -> str:
+def _broken(
+    pods: Sequence[Obj],
+    snapshot: ClusterSnapshot,
+    *,
+    is_room_coming: bool = False,
+    restarts: Mapping[str, int] = NONE_RESTARTED,
+) -> str:
     """Returns the first pod that cannot recover by waiting. While a node is being added for a pod, it can."""
     for pod in pods:
         answer = scale_up_answer(pod, snapshot) if _is_unschedulable(pod) else None
@@ -567,8 +582,10 @@ def _broken(pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: b
             message = condition(pod, "PodScheduled").get("message") or "no node takes it"
             return f"{name_of(pod)}: cannot be scheduled: {message}; {answer.text}"
         waits = answer is not None or _may_be_answered(pod, snapshot)
-        if broken := first_broken([pod], snapshot.at, is_room_coming=is_room_coming or waits):
-            return broken
+        before = restarts.get(uid_of(pod), 0)
+        state = pod_state(pod, snapshot.at, is_room_coming=is_room_coming or waits, restarts_before=before)
+        if state.state == "broken":
+            return state.text
     return ""
 
 

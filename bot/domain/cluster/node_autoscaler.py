@@ -7,12 +7,14 @@ FailedScheduling (kubernetes-sigs/karpenter, scheduling/events.go), and labels i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from bot.domain.cluster.objects import annotations_of, dig, labels_of, name_of, namespace_of, seconds_of, uid_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.cluster.workload import NUMBERED, PODS_OF, kind_of
 
 STATUS_NAMESPACE, STATUS_NAME = "kube-system", "cluster-autoscaler-status"
 UPDATED_ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
@@ -72,16 +74,23 @@ def growth_of(snapshot: ClusterSnapshot) -> Growth:
     if not by:
         unread = snapshot.unreadable.get("autoscaler_status") or snapshot.unreadable.get("scale_up_events") or ""
         return Growth(unknown=unread)
-    prefix, namespace = f"{name_of(snapshot.workload or {})}-", namespace_of(snapshot.workload or {})
-    about = [
-        event
-        for event in _answers(snapshot)
-        if str(dig(event, "involvedObject", "name") or "").startswith(prefix)
-        and dig(event, "involvedObject", "namespace") == namespace
-    ]
+    about = [event for event in _answers(snapshot) if _is_about_workload(event, snapshot)]
     newest = max(about, key=_at, default=None)
     is_refused = newest is not None and newest.get("reason") in REFUSED and snapshot.at - _at(newest) < REFUSED_SECONDS
     return Growth(by, refused=_message(newest) if is_refused and newest else "")
+
+
+def _is_about_workload(event: Obj, snapshot: ClusterSnapshot) -> bool:
+    """Whether it is about a pod of the workload or of its canary, also one that is gone.
+
+    The pods of `llm-embed` begin with `llm-` too.
+    """
+    about, workload = event.get("involvedObject") or {}, snapshot.workload or {}
+    if about.get("uid") in {uid_of(pod) for pod in snapshot.pods}:
+        return True
+    worker = "(-[0-9]+)?" if kind_of(workload) in NUMBERED else ""
+    pattern = re.escape(name_of(workload)) + PODS_OF[kind_of(workload)] + worker
+    return about.get("namespace") == namespace_of(workload) and bool(re.fullmatch(pattern, str(about.get("name"))))
 
 
 def _autoscaler(snapshot: ClusterSnapshot) -> str:

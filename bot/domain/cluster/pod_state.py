@@ -15,6 +15,8 @@ PENDING_SECONDS = 45.0
 FAST_EXIT_SECONDS = 15.0
 """Exit code 2 this soon means that the engine refused its command line."""
 HOPELESS_RESTARTS = 2
+FORGIVEN_SECONDS = 600.0
+"""A container that has run for this long crashes in no loop: the kubelet's back-off begins again."""
 NO_IMAGE = ("ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
@@ -25,13 +27,16 @@ class PodState:
     text: str = ""
 
 
-def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False) -> PodState:
-    """`is_room_coming`: accelerators are released or a node is added soon, so missing capacity is not yet a failure."""
+def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False, restarts_before: int = 0) -> PodState:
+    """`is_room_coming`: accelerators are released or a node is added soon, so missing capacity is not yet a failure.
+
+    `restarts_before`: how often its containers had restarted before the time that is judged.
+    """
     if is_going_away(pod):
         return PodState("ending", f"{name_of(pod)} is ending")
     if is_ready(pod):
         return PodState("ready")
-    reason = ("" if is_room_coming else _unschedulable(pod, at)) or _broken_container(pod)
+    reason = ("" if is_room_coming else _unschedulable(pod, at)) or _broken_container(pod, at, restarts_before)
     return PodState("broken", f"{name_of(pod)}: {reason}") if reason else PodState("starting", waiting_text(pod))
 
 
@@ -43,6 +48,13 @@ def is_loading(pod: Obj) -> bool:
     began = max(seconds_of(state.get("startedAt")) or 0.0 for state in states)
     not_ready_since = seconds_of(condition(pod, "Ready").get("lastTransitionTime"))
     return not_ready_since is not None and not_ready_since <= began
+
+
+def restarts_of(pod: Obj) -> int:
+    """Returns how often the container with the most restarts has restarted."""
+    return max(
+        (int(status.get("restartCount") or 0) for status in dig(pod, "status", "containerStatuses") or []), default=0
+    )
 
 
 def first_broken(pods: Iterable[Obj], at: float, *, is_room_coming: bool = False) -> str:
@@ -61,15 +73,15 @@ def _unschedulable(pod: Obj, at: float) -> str:
     return f"cannot be scheduled: {scheduled.get('message', 'no node takes it')}"
 
 
-def _broken_container(pod: Obj) -> str:
+def _broken_container(pod: Obj, at: float, restarts_before: int) -> str:
     for status in dig(pod, "status", "initContainerStatuses") or []:
         # Its last end is not a failure once it runs again or is done.
         is_waiting = bool(dig(status, "state", "waiting"))
-        if reason := _not_started(status) or (_crashes(status) if is_waiting else ""):
+        if reason := _not_started(status) or (_crashes(status, at) if is_waiting else ""):
             return f"init container {status.get('name')}: {reason}"
     for status in dig(pod, "status", "containerStatuses") or []:
         refused = "" if _is_sidecar(pod, status) else _refused_command_line(status)
-        if reason := _not_started(status) or refused or _crashes(status):
+        if reason := _not_started(status) or refused or _crashes(status, at, restarts_before):
             return reason
     return ""
 
@@ -97,8 +109,11 @@ def _refused_command_line(status: Obj) -> str:
     return f"exit code 2 after {ran:.0f} s: the engine refuses its command line"
 
 
-def _crashes(status: Obj) -> str:
-    ended, restarts = _last_end(status), int(status.get("restartCount") or 0)
+def _crashes(status: Obj, at: float, restarts_before: int = 0) -> str:
+    started = seconds_of(dig(status, "state", "running", "startedAt"))
+    if started is not None and at - started >= FORGIVEN_SECONDS:
+        return ""
+    ended, restarts = _last_end(status), int(status.get("restartCount") or 0) - restarts_before
     cause = f"exit code {ended.get('exitCode')}" + (f", {ended['reason']}" if ended.get("reason") else "")
     return f"crashed {restarts} times ({cause})" if restarts >= HOPELESS_RESTARTS else ""
 

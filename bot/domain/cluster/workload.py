@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import annotations_of, dig, labels_of, name_of
@@ -16,6 +17,10 @@ from bot.domain.cluster.snapshot import Obj
 KINDS = ("Deployment", "StatefulSet", "LeaderWorkerSet")
 NUMBERED = ("StatefulSet", "LeaderWorkerSet")
 """Kinds whose replicas have fixed numbers: scaling in always ends the highest ones."""
+POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
+"""The rest of a pod's name after its Deployment's: template hash and a random suffix."""
+PODS_OF: Mapping[str, str] = {"Deployment": POD_OF_IT, **dict.fromkeys(NUMBERED, "-[0-9]+")}
+"""By the kind of workload: the rest of a serving pod's name. The workers of a LeaderWorkerSet have two numbers."""
 LEADER_WORKER_SET_PREFIX = "leaderworkerset.sigs.k8s.io/"
 SET_NAME_LABEL = LEADER_WORKER_SET_PREFIX + "name"
 GROUP_LABEL = LEADER_WORKER_SET_PREFIX + "group-index"

@@ -339,6 +339,33 @@ def test_a_scale_is_seen_in_its_pods(workload: Obj | None, pods: tuple[Obj, ...]
     assert progress(SCALED, snapshot(workload=workload, pods=pods)).state == state
 
 
+def restarted(times: int, since: str, *, is_ready: bool) -> Obj:
+    """The first replica, which ran out of memory `times` times and runs since then."""
+    made, ended = pod(1, is_ready=is_ready), {"exitCode": 137, "reason": "OOMKilled", "finishedAt": since}
+    status = container(restartCount=times, state={"running": {"startedAt": since}}, lastState={"terminated": ended})
+    made["status"] |= status
+    return made
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "since", "state"),
+    [
+        pytest.param(2, 2, "2027-01-08T07:59:00Z", "pending", id="a-week-ago"),
+        pytest.param(2, 2, STAMP, "pending", id="right-before-the-change"),
+        pytest.param(2, 3, STAMP, "pending", id="once-more"),
+        pytest.param(2, 4, STAMP, "failed", id="twice-since"),
+        pytest.param(0, 2, STAMP, "failed", id="twice-and-never-before"),
+    ],
+)
+def test_crashes_of_before_a_change_do_not_fail_it(before: int, now: int, since: str, state: str) -> None:
+    """A replica that is overloaded is not Ready for a moment, and its restarts are on its status for ever."""
+    wait = wait_of(
+        planned("scale", {"by": 1}, snapshot(pods=(restarted(before, since, is_ready=True), *OLD[1:]))), "scaled"
+    )
+    pods = (restarted(now, since, is_ready=False), *OLD[1:], pod(5, is_ready=False))
+    assert progress(wait, snapshot(workload=deployment(replicas=5), pods=pods)).state == state
+
+
 CREATED = planned("canary", EDIT, snapshot()).calls[0].body
 READY_CANARY = {
     **CREATED,

@@ -31,7 +31,8 @@ def stamp(seconds_ago: float) -> str:
 
 
 def event(reason: str, message: str, *, ago: float = 60, first: float | None = None, about: str = "llm-5") -> Obj:
-    about_pod = {"kind": "Pod", "namespace": "serving", "name": about, "uid": f"{about}-uid"}
+    name = "llm-6b7f9c-abcde" if about == "llm-5" else about
+    about_pod = {"kind": "Pod", "namespace": "serving", "name": name, "uid": f"{about}-uid"}
     times = {"firstTimestamp": stamp(ago if first is None else first), "lastTimestamp": stamp(ago)}
     return {"involvedObject": about_pod, "reason": reason, "message": message, **times}
 
@@ -103,6 +104,15 @@ def waited(seen: ClusterSnapshot) -> Progress:
             "Cluster Autoscaler",
             True,
             id="it-refused-others",
+        ),
+        pytest.param(
+            {
+                "autoscaler_status": status(),
+                "scale_up_events": (event("NotTriggerScaleUp", AT_MAX, about="llm-embed-6b7f9c-abcde"),),
+            },
+            "Cluster Autoscaler",
+            True,
+            id="it-refused-a-workload-whose-name-begins-alike",
         ),
     ],
 )
@@ -205,7 +215,9 @@ def test_no_free_accelerator_is_a_warning_where_a_node_may_come(verb: str) -> No
 
 def test_after_a_refusal_the_same_is_not_tried_again() -> None:
     seen = snapshot(
-        nodes=FULL, autoscaler_status=status(), scale_up_events=(event("NotTriggerScaleUp", AT_MAX, about="llm-9"),)
+        nodes=FULL,
+        autoscaler_status=status(),
+        scale_up_events=(event("NotTriggerScaleUp", AT_MAX, about="llm-6b7f9c-9zx4q"),),
     )
     assert AT_MAX in declined("scale", {"by": 1}, seen).reason
 

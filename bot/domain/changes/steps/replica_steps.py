@@ -30,6 +30,7 @@ from bot.domain.cluster.objects import (
     ref_of,
     uid_of,
 )
+from bot.domain.cluster.pod_state import restarts_of
 from bot.domain.cluster.refused_pods import refused_replicas
 from bot.domain.cluster.rotation import (
     OUT_VALUE,
@@ -179,11 +180,17 @@ def evict_call(pod: Obj, called: str = "") -> Call:
 
 
 def unready_now(snapshot: ClusterSnapshot) -> dict[str, Any]:
-    """Returns the parameters of a wait about replicas that are not Ready, or refused; none if all are Ready."""
+    """Returns the parameters of a wait about replicas that are not Ready, have restarted, or are refused now.
+
+    What was so before a change is no failure of it.
+    """
     there = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
-    unready = [uid_of(pod) for pod in there if not is_replica_ready(snapshot, pod)]
-    refused = refused_replicas(snapshot.workload, snapshot) if snapshot.workload is not None else 0
-    return ({"unready": unready} if unready else {}) | ({"refused": refused} if refused else {})
+    found = {
+        "unready": [uid_of(pod) for pod in there if not is_replica_ready(snapshot, pod)],
+        "restarts": {uid_of(pod): count for pod in there if (count := restarts_of(pod))},
+        "refused": refused_replicas(snapshot.workload, snapshot) if snapshot.workload is not None else 0,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def spare_ready(snapshot: ClusterSnapshot, pod: Obj, replicas: int, context: PlanContext) -> Wait:
