@@ -458,7 +458,7 @@ def with_values(page: Scrape, number: int, **values: float) -> Scrape:
     histograms = {**page.histograms["0"]}
     for name, length in (("request_prompt_tokens", 96), ("request_generation_tokens", 512)):
         was = histograms[name]
-        asked = {"sum": was.sum + 8 * number * length, "count": was.count + 8 * number}
+        asked = {"sum": (was.sum or 0) + 8 * number * length, "count": (was.count or 0) + 8 * number}
         histograms[name] = was.model_copy(update=asked)
     ranks = {"0": {**rank, **served, **values}}
     return page.model_copy(update={"ranks": ranks, "histograms": {**page.histograms, "0": histograms}})

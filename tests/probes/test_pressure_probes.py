@@ -62,6 +62,23 @@ async def test_a_requests_blocks_show_how_many_more_fit() -> None:
     assert reading.fields["tail_waste"] == pytest.approx(31 / 2 / 640)
 
 
+async def test_the_free_blocks_of_two_engines_hold_no_request_together() -> None:
+    nearly_full = {"num_gpu_blocks": 129.0, "block_size": 32.0, "kv_cache_usage_perc": 1 - 15 / 128}
+    names = ("llm-0", "llm-1", "llm-2")
+    made = [each for name in names for each in scrapes(1800, lambda _: nearly_full, lengths, replica=name)]
+    reading = await ask("kv_room", *made)
+    assert reading.fields["free_blocks"] == pytest.approx(45)
+    assert reading.fields["more_requests"] == 0
+
+
+async def test_what_is_free_is_not_known_while_a_replica_does_not_answer() -> None:
+    made = list(scrapes(1800, pool, lengths))
+    silent = [Scrape(replica="llm-1", at=each.at, error="timeout", in_rotation=True) for each in made]
+    reading = await ask("kv_room", *made, *silent)
+    assert reading.fields["blocks_per_request"] == 20
+    assert {reading.unknown_parts[part] for part in ("free_blocks", "more_requests")} == {"llm-1: timeout"}
+
+
 async def test_a_token_of_a_model_with_sliding_windows_takes_more_blocks() -> None:
     reading = await ask("kv_room", *scrapes(1800, lambda at: pool(at) | {"kv_cache_size_tokens": 2064}, lengths))
     assert reading.fields["blocks_per_request"] == 40  # 129 blocks hold 2064 tokens, not 4128
@@ -136,6 +153,22 @@ async def test_a_share_that_may_be_cut_is_reported_with_the_length() -> None:
 async def test_an_hour_is_no_day() -> None:
     reading = await ask("request_lengths", *scrapes(3600, lambda _: {}, seen_lengths(0), every=60))
     assert reading.unknown == "only 60 min of 24 h of history of llm-0"
+
+
+async def test_a_replica_that_does_not_answer_now_still_counts_with_its_day() -> None:
+    """In a thrash it is the one that got the long requests."""
+    short = scrapes(DAY, lambda _: {}, seen_lengths(0), every=1200)
+    long = scrapes(DAY, lambda _: {}, seen_lengths(1000), every=1200, replica="llm-1")
+    hung = [*long[:-1], Scrape(replica="llm-1", at=long[-1].at, error="/metrics did not answer within 2 s")]
+    reading = await ask("request_lengths", *short, *hung)
+    assert (reading.fields["longest"], reading.unknown) == (5500, "")
+
+
+async def test_a_replica_that_never_answered_leaves_a_days_lengths_unknown() -> None:
+    short = scrapes(DAY, lambda _: {}, seen_lengths(0), every=1200)
+    silent = [scrape.model_copy(update={"replica": "llm-1", "error": "refused", "histograms": {}}) for scrape in short]
+    reading = await ask("request_lengths", *short, *silent)
+    assert reading.unknown == "llm-1: refused"
 
 
 async def test_what_is_longer_than_every_bucket_is_not_known() -> None:

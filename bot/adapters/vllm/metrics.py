@@ -200,7 +200,7 @@ class _Counts:
         self.totals: dict[str, float] = {}
 
     def histogram(self) -> Histogram:
-        return Histogram(buckets=self.buckets, sum=self.totals.get("sum", 0.0), count=self.totals.get("count", 0.0))
+        return Histogram(buckets=self.buckets, sum=self.totals.get("sum"), count=self.totals.get("count"))
 
 
 def _histograms(found: Mapping[str, Mapping[str, _Counts]]) -> dict[str, dict[str, Histogram]]:

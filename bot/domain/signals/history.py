@@ -43,8 +43,13 @@ class History:
         return max((scrapes[-1].at for scrapes in self.scrapes.values()), default=self.window.end)
 
 
-def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], window: Window) -> History:
-    """Sorts the window's scrapes by replica. Replicas that are gone have no bearing on now and are left out."""
+def gather(
+    scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], window: Window, looks_back: bool = False
+) -> History:
+    """Sorts the window's scrapes by replica. Replicas that are gone have no bearing on now and are left out.
+
+    `looks_back`: what a replica answered before counts, although it cannot be read now.
+    """
     by_replica: dict[str, list[Scrape]] = defaultdict(list)
     for scrape in sorted(scrapes, key=lambda s: s.at):
         if window.start <= scrape.at <= window.end:
@@ -57,7 +62,8 @@ def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], win
         if not _is_asked_for(newest, of, picked) or window.end - newest.at > STALE_SECONDS:
             continue
         answers = [scrape for scrape in of_replica if not scrape.error]
-        if answers and window.end - answers[-1].at <= STALE_SECONDS and not _is_reborn(answers[-1], newest):
+        is_fresh = bool(answers) and window.end - answers[-1].at <= STALE_SECONDS
+        if answers and (looks_back or (is_fresh and not _is_reborn(answers[-1], newest))):
             good[replica] = answers
             # One that has ended is not scraped any more, and need not have covered the window.
             is_due = window.is_covered(newest.at - _up_since(of_replica))

@@ -19,8 +19,9 @@ class Histogram(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     buckets: dict[str, float] = {}
-    sum: float = 0.0
-    count: float = 0.0
+    sum: float | None = None
+    count: float | None = None
+    """None where the page, or what stores it, leaves them out."""
 
 
 class Scrape(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.domain.signals.history import gather
 from bot.domain.signals.metric import value_of
@@ -21,7 +21,7 @@ from bot.probes.engine.sampled import Sampled
 
 @dataclass(frozen=True)
 class KvRoom:
-    free_blocks: float
+    free_blocks: float | None
     blocks_per_request: float | None
     more_requests: float | None
     concurrency: float | None
@@ -57,6 +57,12 @@ class ReadKvRoom(Sampled):
             return unknown(request.name, "no pool is on any page", at=now, source=self.history.source)
         parts = _arithmetic(lengths, pools)
         missing = dict.fromkeys(PROBE.kinds, lengths["prompt"].unknown or lengths["output"].unknown)
+        unread = {name: why for name, why in gathered.unreadable.items() if name in gathered.due}
+        if unread:
+            # What is free in the fleet is not known; what one request takes is.
+            parts = replace(parts, free_blocks=None, more_requests=None)
+            reason = next(f"{name}: {why}" for name, why in sorted(unread.items()))
+            missing |= dict.fromkeys(("free_blocks", "more_requests"), reason)
         return answer(request, parts, missing=missing, source=self.history.source)
 
 
@@ -69,6 +75,9 @@ class _Pool:
     tokens: float
     blocks: float
     """Without the null block."""
+
+    def blocks_for(self, tokens: float) -> int:
+        return math.ceil(tokens * self.blocks / self.tokens)
 
 
 def _pools(scrape: Scrape) -> list[_Pool]:
@@ -85,12 +94,13 @@ def _arithmetic(lengths: Mapping[str, Reading], pools: Sequence[_Pool]) -> KvRoo
     free = sum(pool.free_blocks for pool in pools)
     if not isinstance(prompt, float) or not isinstance(output, float) or prompt + output <= 0:
         return KvRoom(free, blocks_per_request=None, more_requests=None, concurrency=None, tail_waste=None)
-    blocks = max(math.ceil((prompt + output) * pool.blocks / pool.tokens) for pool in pools)
+    blocks = max(pool.blocks_for(prompt + output) for pool in pools)
     # On average the last block of a request is half empty.
     return KvRoom(
         free_blocks=free,
         blocks_per_request=float(blocks),
-        more_requests=float(math.floor(free / blocks)),
+        # No request has its blocks in two engines.
+        more_requests=float(sum(pool.free_blocks // pool.blocks_for(prompt + output) for pool in pools)),
         concurrency=float(math.floor(min(pool.blocks for pool in pools) / blocks)),
         tail_waste=(min(pool.block_size for pool in pools) - 1) / 2 / (prompt + output),
     )

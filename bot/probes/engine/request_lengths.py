@@ -43,7 +43,11 @@ class ReadRequestLengths(Sampled):
         window = Window(now - DAY_SECONDS, now)
         metrics = frozenset({self.PROMPT, self.ASKED})
         scrapes = await self.scrapes(request, metrics, window, step=COARSEST_SECONDS)
-        history = gather(scrapes, of=request.spec.of, picked={}, window=window)
+        # The replica that got the long requests is often the one that does not answer now.
+        history = gather(scrapes, of=request.spec.of, picked={}, window=window, looks_back=True)
+        if history.unreadable:
+            replica, why = next(iter(sorted(history.unreadable.items())))
+            return unknown(request.name, f"{replica}: {why}", at=now, source=self.history.source)
         if not history.scrapes:
             return unknown(request.name, "no replica was scraped", at=now, source=self.history.source)
         counts = {name: _bucket_counts(history, name) for name in sorted(metrics)}

@@ -7,8 +7,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.vllm.metrics import COUNTERS, GAUGES, HISTOGRAMS, parse, scrape_of, series_pattern
 from bot.domain.signals.metric import value_of
+from bot.domain.signals.sampling import read_window
 from bot.domain.signals.scrape import Scrape
-from bot.domain.signals.window import histogram_quantile
+from bot.domain.signals.specs import MeanSignal
+from bot.domain.signals.window import Window, histogram_quantile
 from bot.flow.ports.cluster import Replica
 
 pytestmark = pytest.mark.fast
@@ -156,6 +158,20 @@ def test_absent_is_absent_and_not_zero() -> None:
     assert "num_preemptions" not in found.ranks["0"]
     assert found.started_at is None
     assert found.histograms == {}
+
+
+def test_the_sum_or_count_of_a_histogram_that_is_missing_is_absent() -> None:
+    """A mean of zero seconds would be a good one."""
+    found = page('vllm:e2e_request_latency_seconds_count{engine="0"} 3.0').histograms["0"][
+        "e2e_request_latency_seconds"
+    ]
+    assert (found.sum, found.count) == (None, 3.0)
+    spec = MeanSignal(mean="e2e_request_latency_seconds")
+    lines = [f'vllm:e2e_request_latency_seconds_count{{engine="0"}} {n}.0' for n in range(0, 310, 10)]
+    scrapes = [page(line).model_copy(update={"at": 10.0 * n, "role": "target"}) for n, line in enumerate(lines)]
+    reading = read_window("e2e", spec, scrapes, window=Window(0, 300), picked={})
+    assert reading.value is None
+    assert "e2e_request_latency_seconds" in reading.unknown
 
 
 def test_the_scrape_carries_who_it_is_of() -> None:
