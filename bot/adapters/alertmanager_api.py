@@ -12,7 +12,7 @@ import httpx
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import BadWebhookError, SourceError
+from bot.domain.kernel.errors import BadWebhookError, NoAnswerError, SourceError
 from bot.domain.kernel.finding import Finding, broken, fine
 
 AUTHOR = "incident-bot"
@@ -90,8 +90,10 @@ class AlertmanagerApi:
     async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
         try:
             response = await self._http.request(method, f"{self._url}/{path}", json=body)
-        except httpx.HTTPError as error:
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise SourceError(f"Alertmanager: {type(error).__name__}") from error
+        except httpx.HTTPError as error:
+            raise NoAnswerError(f"Alertmanager: {type(error).__name__}") from error
         if response.is_success:
             return response
         raise SourceError(f"Alertmanager: HTTP {response.status_code}: {response.text[:200]}")

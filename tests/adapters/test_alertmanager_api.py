@@ -25,9 +25,9 @@ from bot.adapters.alertmanager_api import AlertmanagerApi, reachable
 from bot.domain.incidents.effect import EndSilences, SilenceAlerts
 from bot.domain.incidents.event import Silenced, SilencesEnded
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import BadWebhookError, SourceError
+from bot.domain.kernel.errors import BadWebhookError, NoAnswerError, SourceError
 from bot.domain.kernel.silence import matchers_of
-from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
+from bot.flow.handlers.silence import PATIENCE_SECONDS, UNANSWERED_SECONDS, EndSilencesHandler, SilenceHandler
 from bot.flow.perform_effect import EffectContext, Later
 from bot.flow.ports.storage import Owed
 from bot.sandbox import valkey
@@ -236,6 +236,42 @@ async def test_silences_that_were_created_before_a_failure_are_known_and_can_be_
         assert {each["id"] for each in active(url)} == {*first.ids, *second.ids}
         for silence in (*first.ids, *second.ids):
             await api.expire(silence)
+
+
+async def test_a_silence_whose_answer_was_lost_is_found_again_and_can_be_ended(url: str) -> None:
+    class LosesAnswers(AlertmanagerApi):
+        """Creates it, and does not get the answers."""
+
+        lost = 0
+
+        async def create(self, labels: Mapping[str, str], **about: Any) -> str:
+            created = await super().create(labels, **about)
+            self.lost += 1
+            if self.lost <= 5:
+                raise NoAnswerError("Alertmanager: ReadTimeout")
+            return created
+
+    about = {"Thrash": {"alertname": "Thrash"}}
+    now = time.time()
+    wanted = SilenceAlerts(
+        effect_id="s/3", about=about, ends_at=now + 600, why="deploy", wanted_by="U0ANA", wanted_at=now
+    )
+    async with httpx.AsyncClient(timeout=5.0, trust_env=False) as http:
+        api = LosesAnswers(http, url, read_listed)
+        silences, context = SilenceHandler(api), job(wanted)
+        for _ in range(5):
+            later = await silences(context, wanted)
+            assert later == Later(UNANSWERED_SECONDS), "it is no failed attempt: those end after three"
+        [event] = (await silences(context, wanted)).events
+        assert isinstance(event, Silenced)
+        [silence] = active(url)
+        assert event.ids == (silence["id"],)
+        await api.expire(silence["id"])
+        api.lost = 0
+        with pytest.raises(SourceError, match="whether it is in force is not known: look in Alertmanager"):
+            await silences(replace(context, now=now + PATIENCE_SECONDS), wanted)
+        for left in active(url):
+            await api.expire(left["id"])
 
 
 async def test_what_fires_is_listed_as_it_would_be_sent_and_what_is_silenced_is_not(

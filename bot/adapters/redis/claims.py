@@ -119,8 +119,8 @@ class RedisClaims:
         arguments = [incident_id, self._limits.lease_seconds, *lease_keys]
         await self._redis.script("hold", [self._redis.key("leases")], arguments)
 
-    async def release(self, incident_id: str) -> None:
-        await self._redis.script("release", [self._redis.key("leases")], [incident_id])
+    async def release(self, incident_id: str, request_id: str = "") -> None:
+        await self._redis.script("release", [self._redis.key("leases")], [incident_id, request_id])
 
     async def halted_by(self, incident_id: str) -> str:
         found = await self._redis.ask(self._redis.client.hmget(self._redis.key("halt"), [EVERYTHING, incident_id]))

@@ -121,6 +121,8 @@ class ReleaseLeases(_Effect):
     lane: ClassVar[Lane] = "people"
     not_done: ClassVar[str] = "the leases could not be released; they will expire"
     kind: Literal["release_leases"] = "release_leases"
+    request_id: str = ""
+    """Only its leases: performed late, the next change may have claimed some. Empty: all of the incident."""
 
 
 ExportFormat = Literal["md", "json", "html"]
@@ -179,6 +181,7 @@ class SilenceAlerts(_Effect):
     ends_at: float
     why: str
     wanted_by: str
+    wanted_at: float = 0.0
 
 
 class EndSilences(_Effect):

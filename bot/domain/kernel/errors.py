@@ -98,6 +98,10 @@ class SourceError(BotError):
     """A source of readings failed or was too slow: its signals are unknown, with this reason."""
 
 
+class NoAnswerError(SourceError):
+    """A request was sent and not answered: nobody knows whether it was carried out."""
+
+
 class CircuitOpenError(SourceError):
     """Try again later: the dependency has not answered for a while, so the call was skipped."""
 

@@ -108,5 +108,5 @@ class ReleaseHandler:
         self._claims = claims
 
     async def __call__(self, context: EffectContext, effect: ReleaseLeases) -> Done:
-        await self._claims.release(context.incident_id)
+        await self._claims.release(context.incident_id, effect.request_id)
         return Done()

@@ -11,12 +11,15 @@ import structlog
 
 from bot.domain.incidents.effect import EndSilences, SilenceAlerts
 from bot.domain.incidents.event import Silenced, SilencesEnded
-from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.errors import NoAnswerError, SourceError
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.people import Silences
 
 log = structlog.get_logger()
 AGAIN_SECONDS = 2.0
+UNANSWERED_SECONDS = 5.0
+PATIENCE_SECONDS = 300.0
+"""For how long a silence whose answer was lost is looked for."""
 
 
 class SilenceHandler:
@@ -33,6 +36,11 @@ class SilenceHandler:
                 found = await silences.create(labels, starts_at=context.now, ends_at=effect.ends_at, why=why, key=key)
                 if found not in context.run.silences:
                     created[name] = found
+        except NoAnswerError as error:
+            # It may be in force all the same: found again by its key, it can be ended.
+            if context.now >= effect.wanted_at + PATIENCE_SECONDS:
+                raise SourceError(f"{error}; whether it is in force is not known: look in Alertmanager") from error
+            return Later(UNANSWERED_SECONDS, (_silenced(effect, created),) if created else ())
         except SourceError as error:
             if not created:
                 raise

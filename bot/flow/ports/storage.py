@@ -516,8 +516,8 @@ class CallClaims(Protocol):
         """While nothing is sent: extends those of these leases that are this incident's."""
         ...
 
-    async def release(self, incident_id: str) -> None:
-        """Releases every lease of the incident."""
+    async def release(self, incident_id: str, request_id: str = "") -> None:
+        """Releases the leases of one request, or every lease of the incident."""
         ...
 
     async def halted_by(self, incident_id: str) -> str:

@@ -412,6 +412,23 @@ async def test_one_incident_at_a_time_changes_a_workload(claims: RedisClaims) ->
     assert await claim(claims, "INC-2", "INC-2/R1/0") == "claimed"
 
 
+async def test_a_late_release_leaves_what_the_next_change_of_the_incident_claimed(claims: RedisClaims) -> None:
+    assert await claim(claims, "INC-1", "INC-1/R1/0", disruption="") == "claimed"
+    assert await claim(claims, "INC-1", "INC-1/R2/0", disruption="") == "claimed"
+    await claims.release("INC-1", "R1")
+    assert await claim(claims, "INC-2", "INC-2/R1/0", disruption="") == "lease_held"
+    await claims.release("INC-1", "R2")
+    assert await claim(claims, "INC-2", "INC-2/R1/0", disruption="") == "claimed"
+
+
+async def test_a_lease_of_an_earlier_version_names_no_request(claims: RedisClaims, redis: Connection) -> None:
+    await redis.client.hset(redis.key("leases"), "workload/w", "INC-1|9999999999")
+    assert await claim(claims, "INC-2", "INC-2/R1/0", disruption="") == "lease_held"
+    await claims.hold("INC-1", ["workload/w"])
+    await claims.release("INC-1", "R1")
+    assert await claim(claims, "INC-2", "INC-2/R1/0", disruption="") == "claimed"
+
+
 async def test_holding_keeps_what_is_ours_and_takes_nothing_from_others(claims: RedisClaims, time: VirtualTime) -> None:
     await claim(claims, "INC-1", "INC-1/R1/0")
     await time.advance(400)

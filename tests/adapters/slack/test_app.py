@@ -127,6 +127,20 @@ async def test_a_form_without_the_storages_answer_stays_open_and_may_be_sent_aga
     assert len(presses(counter)) == 1
 
 
+async def test_a_form_that_is_sent_again_with_another_text_is_another_press(counter: Counter) -> None:
+    """The first one may have been recorded although the form stayed open."""
+    await pressed(counter, "refuse")
+    view = await view_of(counter)
+    counter.inbound.loses_answers = True
+    first = {"field:reason": {"entry": "the batch ends at 15:00"}}
+    answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values=first)
+    assert "Please send it again" in answer["errors"]["field:reason"]
+    counter.inbound.loses_answers = False
+    corrected = {"field:reason": {"entry": "the batch ends at 16:00"}}
+    assert (await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values=corrected))["ok"]
+    assert [press.reason for press in presses(counter)] == ["the batch ends at 15:00", "the batch ends at 16:00"]
+
+
 async def test_a_form_that_slack_does_not_open_is_reported(counter: Counter) -> None:
     await counter.slack.faults({"method": "views.open", "kind": "500"})
     assert (await pressed(counter, "refuse"))["ok"]

@@ -11,11 +11,14 @@ local now = TIME()
 local seconds = tonumber(now[1])
 -- Free accelerators are reserved for one incident while its pods may not be visible yet, and no longer.
 local function is_room(key) return string.sub(key, 1, 5) == 'room/' end
+-- A lease names the request too: `INC-1/R1|till`, from the call id `INC-1/R1/0`. Earlier versions named the incident alone.
+local request = string.match(ARGV[2], '^(.+/.+)/') or ARGV[1]
+local function is_ours(owner) return owner == ARGV[1] or string.match(owner, '^([^/]*)/') == ARGV[1] end
 for i = FIRST_LEASE, #ARGV do
   local held = redis.call('HGET', KEYS[3], ARGV[i])
   if held then
     local owner, till = string.match(held, '^(.-)|(%d+)$')
-    if owner ~= ARGV[1] and tonumber(till) > seconds then
+    if not is_ours(owner) and tonumber(till) > seconds then
       return is_room(ARGV[i]) and 'room_held' or 'lease_held'
     end
   end
@@ -74,7 +77,7 @@ local run = again and redis.call('GET', KEYS[6])
 if run and not string.find(run, '"closed_at":null', 1, true) then return 'already_claimed' end
 for i = FIRST_LEASE, #ARGV do
   local lasts = tonumber(is_room(ARGV[i]) and ARGV[8] or ARGV[4])
-  redis.call('HSET', KEYS[3], ARGV[i], ARGV[1] .. '|' .. (seconds + lasts))
+  redis.call('HSET', KEYS[3], ARGV[i], request .. '|' .. (seconds + lasts))
 end
 redis.call('HSET', KEYS[2], ARGV[2], now[1])
 return again and 'already_claimed' or 'claimed'

@@ -3,6 +3,7 @@
 local now = TIME()
 for i = 3, #ARGV do
   local owner = string.match(redis.call('HGET', KEYS[1], ARGV[i]) or '', '^(.-)|%d+$')
-  if owner == ARGV[1] then redis.call('HSET', KEYS[1], ARGV[i], owner .. '|' .. (tonumber(now[1]) + tonumber(ARGV[2]))) end
+  local is_ours = owner and (owner == ARGV[1] or string.match(owner, '^([^/]*)/') == ARGV[1])
+  if is_ours then redis.call('HSET', KEYS[1], ARGV[i], owner .. '|' .. (tonumber(now[1]) + tonumber(ARGV[2]))) end
 end
 return 1

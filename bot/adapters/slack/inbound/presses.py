@@ -195,8 +195,10 @@ def _range_errors(offered: Sequence[EditableValue], texts: Mapping[str, str]) ->
 
 
 def _press(action: Action, value: ButtonValue, click: Click, more: Mapping[str, Any]) -> Press:
-    # Slack sometimes delivers one click twice: the same place and time are the same press.
-    seed = f"{click.channel}/{click.message_ts}/{click.action_ts}/{click.user}"
+    # Slack sometimes delivers one click twice: the same place, time and content are the same press. A form that stayed
+    # open, because the answer was late, may be sent again with other content.
+    written = json.dumps(more, sort_keys=True) if more else ""
+    seed = f"{click.channel}/{click.message_ts}/{click.action_ts}/{click.user}{written}"
     about = {"action": action, "about": value.about, "digest": value.digest, "value": value.choice}
     who = {"user": click.user, "user_name": click.user_name}
     where = {"channel": click.channel, "message_ts": click.message_ts, "response_url": click.response_url}

@@ -265,7 +265,7 @@ def _end_half_way(draft: Draft, request: Request) -> None:
 
 def _let_go(draft: Draft, request: Request) -> None:
     """Nothing more of this change is sent, and others may change its target."""
-    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
+    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}", request_id=request.request_id))
     draft.drop_change()
 
 
@@ -323,7 +323,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     data = {"request": request_id, "outcome": outcome}
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data=data)
     _notify_owner(draft, request_id, ended, outcome)
-    draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
+    draft.want(ReleaseLeases(effect_id=f"release/{request_id}", request_id=request_id))
     if outcome == "done" and change.undo_of:
         draft.drop_change()
         state = draft.playbook.state(draft.run.visit.state)

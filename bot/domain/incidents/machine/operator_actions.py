@@ -152,6 +152,7 @@ def _silence(draft: Draft, event: Commanded) -> None:
             ends_at=draft.at + seconds,
             why=redacted(event.text),
             wanted_by=event.user,
+            wanted_at=draft.at,
         )
     )
 
