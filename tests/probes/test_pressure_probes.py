@@ -327,6 +327,28 @@ async def test_a_poll_is_bad_when_requests_are_there_and_nothing_moves(
     assert_polls(reading, bad=bad, worst="llm-0", least=bad)
 
 
+def long_prompts(past: float) -> dict[str, float]:
+    """One request after the other: 90 s for its prompt, whose blocks fill the pool step by step, and 5 s for its answer."""
+    done, within = divmod(past, 95)
+    return {
+        "num_requests_running": 1,
+        "num_requests_waiting": 0,
+        "request_success": done,
+        "generation_tokens": done * 200 + max(0.0, within - 90) * 40,
+        "kv_cache_usage_perc": min(1.0, within / 90) / 2,
+    }
+
+
+async def test_an_engine_that_reads_a_long_prompt_does_not_hang() -> None:
+    """Its tokens are counted at its end, and three requests finish in five minutes."""
+    assert_polls(await ask("no_progress", *scrapes(300, long_prompts, every=5)), bad=0, worst="llm-0", least=0)
+
+
+async def test_a_full_pool_that_stands_still_hangs() -> None:
+    frozen = scrapes(300, lambda past: STANDS(past) | {"kv_cache_usage_perc": 0.97}, every=5)
+    assert (await ask("no_progress", *frozen)).fields["bad"] == 10
+
+
 async def test_polls_are_as_short_as_the_playbook_says() -> None:
     stands = scrapes(40, stands_after(20), every=2)
     assert (await ask("no_progress", *stands, over="40s")).fields["bad"] == 5

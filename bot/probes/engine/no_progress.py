@@ -20,7 +20,9 @@ from bot.probes.engine.sampled import Sampled
 OVER = "5m"
 POLLS = 10
 BAD = 3.0
-"""Of the polls: one without progress may be a long prompt."""
+"""Of the polls: one without progress may be a pause of a process."""
+READS = "kv_cache_usage_perc"
+"""It rises while an engine reads a long prompt, whose tokens are counted at its end. Not on every page."""
 HELD = ("num_requests_running", "num_requests_waiting")
 WHAT = f"{HELD[0]}, {HELD[1]}, {MADE[0]} or {MADE[1]}"
 
@@ -53,7 +55,7 @@ class _Polls:
 
 
 class ReadNoProgress(Sampled):
-    """Of ten polls, how many found requests on a replica and none of them finished."""
+    """Of ten polls, how many found requests on a replica on which nothing moved."""
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         now = self.now()
@@ -63,7 +65,7 @@ class ReadNoProgress(Sampled):
         window = Window(now - seconds, now)
         # The first poll needs the last sample before it.
         longer = Window(window.start - max(seconds / POLLS, REACH_SECONDS), now)
-        scrapes = await self.scrapes(request, frozenset({*HELD, *MADE}), longer)
+        scrapes = await self.scrapes(request, frozenset({*HELD, *MADE, READS}), longer)
         gathered = gather(scrapes, of=request.spec.of, picked={}, window=longer)
         by_rank, missing = measured(
             gathered, WHAT, reader_of(HELD[0]), lambda scrapes, rank: _polls(scrapes, rank, window)
@@ -118,9 +120,12 @@ def _samples_in(poll: Window, scrapes: Sequence[Scrape]) -> Sequence[Scrape]:
 
 
 def _stands_still(scrapes: Sequence[Scrape], rank: str) -> bool | None:
-    """Requests are present all the time, none finishes, and no token is generated. None: the pages do not say it."""
+    """Requests are present all the time, none finishes, no token is generated, and no long prompt is read.
+
+    None: the pages do not say it.
+    """
     held, rose = _median_held(scrapes, rank), [_rose(scrapes, rank, name) for name in MADE]
-    if any(rose) or (held is not None and held < 1):
+    if any(rose) or _rose(scrapes, rank, READS) or (held is not None and held < 1):
         return False
     return None if held is None or None in rose else True
 
