@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.language import AskState, Playbook, ReadState
+from bot.domain.playbooks.language import AskState, Playbook, ReadState, WatchState
+from bot.domain.playbooks.scope import signals_of
 from tests.kit.packaged import library
 
 PLAYBOOKS = {name: playbook.playbook for name, playbook in library().playbooks.items()}
@@ -25,6 +26,13 @@ def _before_the_trouble_is_read(playbook: Playbook) -> Iterator[str]:
         yield name
         state = playbook.states[name]
         if isinstance(state, ReadState) and set(state.read) - EXISTS and "others" not in state.read:
+            continue
+        # The first watch only waits until something can be read.
+        if (
+            isinstance(state, WatchState)
+            and name != playbook.start
+            and "others" not in signals_of(state, playbook.signals)
+        ):
             continue
         new = {edge.to for edge in edges_of(state)} - seen
         seen |= new

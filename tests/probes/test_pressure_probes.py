@@ -328,7 +328,7 @@ async def test_a_poll_is_bad_when_requests_are_there_and_nothing_moves(
 
 
 def long_prompts(past: float) -> dict[str, float]:
-    """One request after the other: 90 s for its prompt, whose blocks fill the pool step by step, and 5 s for its answer."""
+    """One request after the other: 90 s for its prompt, whose blocks fill the pool, and 5 s for its answer."""
     done, within = divmod(past, 95)
     return {
         "num_requests_running": 1,
