@@ -461,6 +461,7 @@ async def test_a_follow_up_is_stored_as_it_was_typed(counter: Counter) -> None:
 
 async def test_a_mistyped_command_gets_the_one_that_was_meant(counter: Counter) -> None:
     assert "Did you mean `/incident timeline [INC]`?" in await counter.say("timelime INC-7")
+    assert "Did you mean `/incident resolve" in await counter.say("close INC-7"), "a word of other bots"
     assert "/incident help" in await counter.say("xyzzy <!channel>")
 
 
@@ -560,6 +561,10 @@ async def test_one_incident_does_not_go_on_while_everything_is_halted(counter: C
     assert "INC-7 was not halted" in await counter.say("resume INC-7")
     counter.inbound.runs["INC-7"] = run(halt=Halt(by="U0BEN"))
     assert "INC-7 is resumed" in await counter.say("resume INC-7")
+    approved = request(decided_by="U0ANA")
+    change = ActiveChange(state="cap", verb="set_flags", request_id="R3", halted=True)
+    counter.inbound.runs["INC-7"] = run(halt=Halt(by="U0BEN"), change=change, requests={"R3": approved})
+    assert "What was approved goes on: Cap llm at 6 sequences." in await counter.say("resume INC-7")
     assert "There was no global halt" in await counter.say("resume all")
 
 

@@ -905,7 +905,7 @@ def test_a_step_that_sets_flags_names_each_once_with_its_old_value() -> None:
 
 def test_what_is_bad_beside_a_verdict_that_holds_is_not_green() -> None:
     held = News(title="Does it stay away?", result="held", text="⚠️ 0 preemptions; users still wait too long", at=BEGAN)
-    assert news_line(held) == "⚠️ *Does it stay away?* Yes: 0 preemptions; users still wait too long"
+    assert news_line(held) == "⚠️ *Does it stay away?* In part: 0 preemptions; users still wait too long"
 
 
 def test_a_change_that_is_over_keeps_its_tick_while_the_next_step_is_read() -> None:

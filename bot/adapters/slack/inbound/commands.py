@@ -32,6 +32,7 @@ from bot.adapters.slack.inbound.silencing import Silencing
 from bot.adapters.slack.inbound.window_commands import WindowCommands
 from bot.adapters.slack.outbound.card import GOES_ON, card, sign_of, standing
 from bot.adapters.slack.outbound.message import Message
+from bot.adapters.slack.outbound.request_message import held_back
 from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
 from bot.adapters.slack.outbound.words import moment
 from bot.adapters.slack.services import Services
@@ -49,6 +50,12 @@ log = structlog.get_logger(__name__)
 MAX_DAYS = 365
 URGENCY: Sequence[Severity] = get_args(Severity)
 ALL = "all"
+OTHER_WORDS = {
+    "close": "resolve", "end": "resolve", "done": "resolve", "stop": "halt", "pause": "halt", "continue": "resume",
+    "start": "resume", "ack": "lead", "take": "lead", "assign": "handover", "revert": "undo", "mute": "silence",
+    "history": "timeline", "log": "timeline",
+}  # fmt: skip
+"""What people type who know other bots, and the command here."""
 
 
 class Commands:
@@ -246,7 +253,11 @@ class Commands:
             )
         name = line(run.incident_id, 40)
         # Stored all the same: a halt of a moment ago may not be in the run yet.
-        done = f"▶ *{name} is resumed.*" if run.is_halted else f"{name} was not halted."
+        done = (
+            f"▶ *{name} is resumed.*{f' {held}' if (held := held_back(run)) else ''}"
+            if run.is_halted
+            else f"{name} was not halted."
+        )
         return await self._store(command, run.incident_id, "resume", "", done)
 
     def _announce(self, text: str, mentions: Collection[str] = ()) -> None:
@@ -375,7 +386,7 @@ def _explained(word: str) -> list[str]:
 
 
 def _unknown_word(word: str) -> str:
-    close = difflib.get_close_matches(word, SLASH_COMMANDS, n=1)
+    close = [OTHER_WORDS[word]] if word in OTHER_WORDS else difflib.get_close_matches(word, SLASH_COMMANDS, n=1)
     hint = f"Did you mean `{usage(close[0])}`?" if close else "See `/incident help`."
     return f"{WARNING} There is no {code('/incident ' + word, 60)}. {hint}"
 

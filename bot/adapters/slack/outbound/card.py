@@ -26,7 +26,7 @@ from bot.adapters.slack.outbound.blocks import actions, button, confirm, context
 from bot.adapters.slack.outbound.deciders import missing_teams, people_of
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.numbers import numbers, when
-from bot.adapters.slack.outbound.request_message import called, resume_command
+from bot.adapters.slack.outbound.request_message import called, held_back, resume_command
 from bot.adapters.slack.outbound.words import (
     SEVERITIES,
     ago,
@@ -346,7 +346,9 @@ def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
     if run.watch is not None and not about:
         buttons.append(button("Skip this wait…", f"{RUN_COMMAND}skip", _value(run, "skip")))
     if run.halt is not None:
-        buttons.append(button("Resume changes", f"{RUN_COMMAND}resume", _value(run, "resume")))
+        means = held_back(run) or "Nothing approved waits; what is approved from now on is sent."
+        ask = confirm("Resume changes?", means, yes="Resume changes", no="Cancel")
+        buttons.append(button("Resume changes", f"{RUN_COMMAND}resume", _value(run, "resume"), confirm=ask))
     else:
         means = f"No change is sent until someone resumes it. {GOES_ON}"
         ask = confirm("Halt changes?", means, yes="Halt changes", no="Cancel")

@@ -36,6 +36,7 @@ def news_line(each: News) -> str:
     sign, answer, became = VERDICTS[each.result]
     if text.startswith(WARNS):
         sign, text = WARNS.strip(), text.removeprefix(WARNS)
+        answer = "In part" if answer == "Yes" else answer
     if each.title.endswith("?"):
         return f"{sign} *{title}* {answer}" + (f": {text}" if text else ".")
     return f"{sign} *{title}*: {became}" + (f". {capitalized(text)}" if text else ".")

@@ -146,6 +146,13 @@ def request_blocks(
     return limits.fitted(body, [*_who_decides(run, request, mentions), *_decide_or_decided(run, request)])
 
 
+def held_back(run: Run) -> str:
+    """What is approved and was held back by a halt: a resume sends it at once."""
+    request = run.requests.get(run.change.request_id) if run.change is not None else None
+    is_approved = request is not None and bool(request.decided_by)
+    return f"What was approved goes on: {line(called(run, request), 200)}." if request and is_approved else ""
+
+
 def called(run: Run, request: Request) -> str:
     """What people call the request, with its cluster if there are several."""
     return f"{request.called} in {run.target.cluster}" if run.target.among_several else request.called

@@ -323,6 +323,8 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
         entering.close(draft, ending, f"{text} {kept}" if text else kept)
     elif answer == "hand_over":
         draft.set(lead=press.user)
-        questions.ask_what_next(draft, f"<@{press.user}> leads now. The bot keeps watching the alerts and waits.")
+        # The message mentions the lead; the card links this text, and a link can hold no mention.
+        who = press.user_name or "A person"
+        questions.ask_what_next(draft, f"{who} leads now. The bot keeps watching the alerts and waits.")
     else:
         entering.go(draft, answer, because="a person chose it")

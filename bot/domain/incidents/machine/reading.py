@@ -164,7 +164,7 @@ def _missing(event: Watched) -> str:
     lacking = [part.replace("_", " ") for part, status in event.parts.items() if status != "held"]
     if event.verdict != "not_held" or not 0 < len(lacking) < len(event.parts):
         return ""
-    return f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing; "
+    return f"not met: {', '.join(lacking)}; "
 
 
 def _why_not(draft: Draft, event: Watched) -> str:

@@ -19,6 +19,9 @@ NOT_NOW = "not possible now"
 NOTHING_YET = "Changes nothing yet."
 NOTHING_TO_UNDO = "the bot has changed nothing that could be taken back"
 
+MOST_REASONS = 4
+"""How many options that are not possible a message explains."""
+
 
 def recommend(draft: Draft, state: RecommendState) -> None:
     """Propose the first option that is possible and was not tried; without one, leave by `none_possible`."""
@@ -41,13 +44,18 @@ def recommend(draft: Draft, state: RecommendState) -> None:
 
 
 def _explain_why_none(draft: Draft, options: tuple[Alternative, ...], state: RecommendState) -> None:
-    """Where people are asked what is left, say why that is no change. A playbook's own question has its own words."""
-    if state.none_possible != question_without_options(draft.run.visit.state):
+    """Where people are asked what is left, or get another recommendation, say why it is none of these changes.
+
+    A playbook's own question has its own words.
+    """
+    is_asked = state.none_possible == question_without_options(draft.run.visit.state)
+    if not is_asked and not isinstance(draft.playbook.playbook.states.get(state.none_possible), RecommendState):
         return
     why = [f"{each.label}: {each.why_not}" for each in options if each.why_not and state.options[each.key].is_change]
     if why:
+        more = f"; and {len(why) - MOST_REASONS} more on the timeline" if len(why) > MOST_REASONS else ""
         title = draft.playbook.called(draft.run.visit.state)
-        news = News(title=title, result="none_possible", text="; ".join(why), at=draft.at)
+        news = News(title=title, result="none_possible", text="; ".join(why[:MOST_REASONS]) + more, at=draft.at)
         draft.set(news=(*draft.run.news, news))
 
 

@@ -325,7 +325,7 @@ def test_a_verdict_without_a_sentence_says_what_was_read(verdict: dict[str, Any]
 @pytest.mark.parametrize(
     ("parts", "missing"),
     [
-        ({"recovered": "held", "enough_load": "not held"}, "enough load is missing; "),
+        ({"recovered": "held", "enough_load": "not held"}, "not met: enough load; "),
         ({"recovered": "not held", "enough_load": "not held"}, ""),
     ],
 )

@@ -34,6 +34,27 @@ def test_where_people_are_asked_what_is_left_the_question_says_why_no_change_is_
     assert news["text"].startswith("Add 0 replicas: no GPU is free; Restart it: ")
 
 
+OTHER = """\
+  other:
+    recommend: Then what?
+    read: [usage]
+    done: calm
+    none_possible: gone
+    still: usage > 2
+    options:
+      more: {label: Add one, possible: usage > 0.1, why_not: it is idle, effect: More room., change: scale, with: {by: 1}}
+"""
+
+
+def test_another_recommendation_says_why_it_is_none_of_the_changes_before_it() -> None:
+    """A person who chose to fix the cause would get the same proposal again, and never learn why."""
+    text = TEXT.replace("none_possible: gone", "none_possible: other").replace("  gone:", f"{OTHER}  gone:", 1)
+    went = story(room=0.0, usage=0.5, text=text)
+    (news,) = went.run.news
+    assert (news.title, news.result) == ("relieve", "none_possible")
+    assert news.text.startswith("Add 0 replicas: no GPU is free; Restart it: ")
+
+
 def test_above_the_question_of_a_playbook_the_reasons_are_only_in_the_details() -> None:
     asked = TEXT.replace(
         "  gone: {end: handed_over}", "  gone: {ask: What now?, choices: {none: {label: Nothing, to: calm}}}"
