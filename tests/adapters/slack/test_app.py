@@ -753,21 +753,26 @@ async def test_the_timeline_shows_its_last_entries_and_says_how_many_came_before
     entries = [Entry(kind="note", at=BEGAN + n, text=f"entry {n} <!channel>", who="U0MO") for n in range(25)]
     counter.inbound.entries = chain(entries, head=GENESIS, length=0)
     answer = await counter.say("timeline")
-    assert "5 earlier" in answer
+    assert "5 more, with every reading" in answer
     assert "entry 24" in answer
     assert "entry 4 " not in answer
     assert "<!channel>" not in answer
 
 
-async def test_the_timeline_names_what_was_looked_at_without_its_expression(counter: Counter) -> None:
+async def test_the_timeline_leaves_out_what_the_bot_read_and_went_through(counter: Counter) -> None:
+    """People look for what was found, decided and changed."""
+    read = Entry(kind="read", at=BEGAN, text="6 of 6 signals read")
     expression = "(thrash > settings.thrash_ratio || stall) (thrash = 2.25)"
     taken = Entry(kind="entered", at=BEGAN, text=f"Is anyone else changing it? — {expression}", data={"clause": 0})
     by_hand = Entry(kind="entered", at=BEGAN, text="Hand over — Ana chose it instead")
-    counter.inbound.entries = chain([taken, by_hand], head=GENESIS, length=0)
+    decided = Entry(kind="decided", at=BEGAN, text="R2 approved", who="U0ANA")
+    counter.inbound.entries = chain([read, taken, by_hand, decided], head=GENESIS, length=0)
     answer = await counter.say("timeline")
-    assert "Is anyone else changing it?" in answer
-    assert "settings." not in answer
+    assert "signals read" not in answer
+    assert "Is anyone else" not in answer
+    assert "2 more, with every reading" in answer
     assert "Ana chose it instead" in answer
+    assert "R2 approved" in answer
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ SLASH_COMMANDS: Mapping[str, SlashCommand] = {
     NOTHING: SlashCommand("See", "", "show what waits for people, and what you can do", "anybody", in_a_hurry=True),
     "list": SlashCommand("See", "", "list the open incidents", "anybody"),
     "show": SlashCommand("See", "[INC]", "show the state of an incident", "anybody", in_a_hurry=True),
-    "timeline": SlashCommand("See", "[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members"),
+    "timeline": SlashCommand("See", "[INC]", f"show the last {ENTRIES_SHOWN} findings and decisions", "members"),
     "export": SlashCommand("See", "[INC] [md|json|html]", "upload the whole timeline to the thread", "members"),
     "graph": SlashCommand("See", "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members"),
     "stats": SlashCommand(

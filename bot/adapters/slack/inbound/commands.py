@@ -40,7 +40,7 @@ from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded, CommandName
 from bot.domain.incidents.machine.residual import residual_changes
 from bot.domain.incidents.run import Run, Severity
-from bot.domain.kernel.timeline import Chained
+from bot.domain.kernel.timeline import Chained, Entry
 from bot.domain.reports.statistics import covered_days, in_words, statistics
 from bot.flow.ports.storage import HaltWord, OpenPage
 from bot.flow.receive_input import RECENT
@@ -50,6 +50,8 @@ log = structlog.get_logger(__name__)
 MAX_DAYS = 365
 URGENCY: Sequence[Severity] = get_args(Severity)
 ALL = "all"
+OF_THE_BOT = frozenset({"read", "planned", "wait", "call", "slack", "ignored", "baseline", "chart"})
+"""Entries about the bot's own work; people first look for what was found, decided and changed."""
 OTHER_WORDS = {
     "close": "resolve", "end": "resolve", "done": "resolve", "stop": "halt", "pause": "halt", "continue": "resume",
     "start": "resume", "ack": "lead", "take": "lead", "assign": "handover", "revert": "undo", "mute": "silence",
@@ -167,11 +169,11 @@ class Commands:
 
     async def _timeline(self, command: Command) -> Message:
         run = await self._naming.run_only(command)
-        chained = await self._incidents.timeline(run.incident_id)
-        earlier = len(chained) - ENTRIES_SHOWN
-        more = [f"… {earlier} earlier: `/incident export {line(run.incident_id, 40)}`"] if earlier > 0 else []
-        lines = [_entry(each) for each in chained[-ENTRIES_SHOWN:]]
-        return reply(f"*Timeline of {line(run.incident_id, 40)}*", *more, *lines)
+        whole = await self._incidents.timeline(run.incident_id)
+        shown = [each for each in whole if not _is_of_the_bot(each.entry)][-ENTRIES_SHOWN:]
+        left = len(whole) - len(shown)
+        more = [f"… {left} more, with every reading: `/incident export {line(run.incident_id, 40)}`"] if left else []
+        return reply(f"*Timeline of {line(run.incident_id, 40)}*", *more, *map(_entry, shown))
 
     async def _export(self, command: Command) -> Message:
         run, rest = await self._naming.run_and_text(command)
@@ -391,9 +393,12 @@ def _unknown_word(word: str) -> str:
     return f"{WARNING} There is no {code('/incident ' + word, 60)}. {hint}"
 
 
+def _is_of_the_bot(entry: Entry) -> bool:
+    """A state that was entered by itself is of the bot; by a press it is not."""
+    return entry.kind in OF_THE_BOT or (entry.kind == "entered" and bool(entry.data.keys() & {"by", "clause"}))
+
+
 def _entry(chained: Chained) -> str:
     entry = chained.entry
     who = f" ({mention(entry.who)})" if entry.who else ""
-    # The expression that held is in the export; here it would hide what happened.
-    text = entry.text.partition(" — ")[0] if entry.kind == "entered" and "clause" in entry.data else entry.text
-    return f"`{chained.number}` {moment(entry.at)} {whisper(text, 400)}{who}"
+    return f"`{chained.number}` {moment(entry.at)} {whisper(entry.text, 400)}{who}"

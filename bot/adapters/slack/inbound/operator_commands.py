@@ -63,7 +63,8 @@ ASSUMED_OUTCOMES = {
     "not_needed": "it was not needed",
     "none_possible": "nothing was possible",
 }
-"""The outcomes of a state in words; anything else is a condition."""
+"""The outcomes of a state in words; anything else is a condition of the playbook."""
+ENDED_EARLY = "the trouble that ends it early were there"
 STATUS: Form = {
     "text": FormField(label="What is the status?", max_length=1_000, why="For everyone waiting on this incident."),
     "next": FormField(label="When is the next update?", kind="choice", options=NEXT, why="You will be reminded."),
@@ -210,7 +211,10 @@ class OperatorCommands:
         if not run.is_open:
             raise NotDoneError(closed(run, sent.form))
         is_status = sent.form == STATUS_FORM
-        if wrong := problems(STATUS if is_status else _skip_form(await self._exits(run)), sent.fields):
+        exits = {} if is_status else await self._exits(run)
+        if not is_status and sent.fields.get("to") not in exits:
+            raise NotDoneError(fields={"to": "This wait is over, and another one is under way. Open the form again."})
+        if wrong := problems(STATUS if is_status else _skip_form(exits), sent.fields):
             raise NotDoneError(fields=wrong)
         text = str(sent.fields["text"])
         if is_status:
@@ -287,7 +291,7 @@ class Exit:
 def _explained(run: Run, exits: Mapping[str, Exit]) -> list[str]:
     """The outcome that each exit assumes; skipping does not produce it."""
     lines = [
-        f"• {line(_called(to, exits), 150)}: as if {ASSUMED_OUTCOMES.get(each.outcome) or code(each.outcome, 150)}"
+        f"• {line(_called(to, exits), 150)}: as if {ASSUMED_OUTCOMES.get(each.outcome, ENDED_EARLY)}"
         for to, each in exits.items()
     ]
     return ["What comes next, and the outcome that each assumes:", *lines]

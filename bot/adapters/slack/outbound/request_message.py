@@ -146,6 +146,9 @@ def request_blocks(
     return limits.fitted(body, [*_who_decides(run, request, mentions), *_decide_or_decided(run, request)])
 
 
+EDITED = "What is said above of the effect was computed for the recommended values."
+
+
 def held_back(run: Run) -> str:
     """What is approved and was held back by a halt: a resume sends it at once."""
     request = run.requests.get(run.change.request_id) if run.change is not None else None
@@ -344,7 +347,7 @@ def difference(each: Difference) -> str:
 
 def _who_decides(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     """Who decides, until when, and related notes; left out once it is decided."""
-    edited = f"📝 Its values were edited by {mention(request.edited_by)}." if request.edited_by else ""
+    edited = f"📝 Its values were edited by {mention(request.edited_by)}. {EDITED}" if request.edited_by else ""
     if request.status == "advised" and run.advised == request:
         people = " ".join(map(of_id, also))
         return section([f"📣 {people}" if people else "", edited])

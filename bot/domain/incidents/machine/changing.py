@@ -99,8 +99,8 @@ def _unread(draft: Draft, result: PlanResult) -> tuple[str, ...]:
 
 def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResult) -> None:
     """Reject an edit that cannot be planned: explain why, and request the playbook's own values again."""
-    why = "; ".join(filter(None, (result.reason, result.hint)))
-    text = f"The edited values cannot be applied: {why}"
+    why = ". ".join(part.rstrip(".") for part in (result.reason, result.hint) if part)
+    text = f"The edited values cannot be applied: {why}. The next request has the recommended values again."
     draft.post_note(text)
     draft.record("planned", text, who=change.edited_by, data=result.model_dump(mode="json"))
     plan_again(draft, change.model_copy(update={"values": {}, "edited_by": ""}), "with the playbook's own values")

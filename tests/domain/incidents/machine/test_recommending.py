@@ -42,7 +42,7 @@ OTHER = """\
     none_possible: gone
     still: usage > 2
     options:
-      more: {label: Add one, possible: usage > 0.1, why_not: it is idle, effect: More room., change: scale, with: {by: 1}}
+      more: {label: Add one, possible: usage > 0.1, why_not: idle, effect: More room., change: scale, with: {by: 1}}
 """
 
 
