@@ -191,7 +191,7 @@ def ask_after_undo(draft: Draft, recommended_by: Iterable[str]) -> None:
     What would come next here may rest on what was undone: only the choice itself is offered again.
     """
     why = "The undo is done. What next?"
-    choices = {f"goto:{name}": _label(f"Choose again: {draft.playbook.called(name)}") for name in recommended_by}
+    choices = {f"goto:{name}": _label(f"Recommend again: {draft.playbook.called(name)}") for name in recommended_by}
     if not choices:
         ask_what_next(draft, why)
         return

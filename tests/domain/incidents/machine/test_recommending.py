@@ -330,7 +330,7 @@ def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
     asked = went.run.open_question
     assert asked is not None
     assert asked.choices == {
-        "goto:relieve": "Choose again: relieve",
+        "goto:relieve": "Recommend again: relieve",
         "hand_over": "Hand over to me",
         "close": "Close the incident",
     }
