@@ -20,6 +20,7 @@ from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import INSTEAD, Alternative, CarriedOut, Covered, Demand
 from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import Circumstance, Difference
+from bot.domain.incidents.machine.questions import TAKEN_AND_CLOSED
 from bot.domain.incidents.run import (
     NEXT_STATUS,
     ActiveChange,
@@ -706,6 +707,17 @@ def test_an_answered_question_says_what_was_filled_in() -> None:
     )
     shown = json.dumps(dict(thread(answered))["question:Q2"].blocks, ensure_ascii=False)
     assert "answered *Hand over to me*: Who: &lt;!channel&gt;" in shown
+
+
+def test_an_answer_that_ends_the_incident_is_confirmed_and_says_what_fires() -> None:
+    """`Hand over` is elsewhere a change of who leads."""
+    asked = questioned(notes={"hand_over": TAKEN_AND_CLOSED, "cap": "Proposes a change."})
+    shown = json.dumps(dict(thread(asked))["question:Q2"].blocks)
+    firing = ", ".join(asked.firing)
+    assert shown.count("Close the incident?") == 1
+    assert f"The incident closes here, and its alerts are yours. Still firing: {firing}." in shown
+    alone = questioned(choices={"taken": "I will take it"}, notes={"taken": TAKEN_AND_CLOSED})
+    assert "Close the incident?" not in json.dumps(dict(thread(alone))["question:Q2"].blocks)
 
 
 def test_the_end_of_an_incident_that_the_bot_did_not_change_says_so() -> None:

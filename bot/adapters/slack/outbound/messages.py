@@ -22,7 +22,7 @@ from bot.adapters.slack.escape import (
     whole_words,
 )
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.outbound.blocks import actions, button, context, menu, section, select
+from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, menu, section, select
 from bot.adapters.slack.outbound.deciders import people_of, pinged
 from bot.adapters.slack.outbound.matter_line import matter_line
 from bot.adapters.slack.outbound.message import Message, hash_of
@@ -42,6 +42,7 @@ from bot.adapters.slack.outbound.words import (
 from bot.adapters.slack.press_value import CHOOSE, DETAILS, MENU, MORE, OPEN_FORM, ButtonValue
 from bot.domain.changes.plan import Plan, change_of
 from bot.domain.incidents.handover import Matter
+from bot.domain.incidents.machine.questions import TAKEN_AND_CLOSED
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.listing import first_of
@@ -162,7 +163,7 @@ def _mentioned(post: Post) -> list[str]:
 def _ways_to_answer(
     run: Run, question: Question, buttons: Mapping[str, ButtonValue], others: Mapping[str, ButtonValue]
 ) -> list[Block]:
-    made: list[Block | None] = [_choice(question, place, *each) for place, each in enumerate(buttons.items())]
+    made: list[Block | None] = [_choice(run, question, place, *each) for place, each in enumerate(buttons.items())]
     rest = [(question.choices[key], question.notes.get(key, ""), value) for key, value in others.items()]
     more = [("Details", ButtonValue(run.incident_id, question.question_id, choice=DETAILS))]
     made += [select("Other answers…", f"{CHOOSE}{MENU}", rest), menu(more, MORE)]
@@ -184,13 +185,22 @@ def _buttons_and_others(run: Run, question: Question) -> tuple[dict[str, ButtonV
     return {key: value for key, value in values.items() if key not in others}, others
 
 
-def _choice(question: Question, place: int, key: str, value: ButtonValue) -> Block | None:
+def _choice(run: Run, question: Question, place: int, key: str, value: ButtonValue) -> Block | None:
     packed, style = value.packed(), question.styles.get(key, "")
     action = OPEN_FORM if question.forms.get(key) else CHOOSE
     if packed is None:
         return None
-    label = question.choices[key]
-    return button(label, f"{action}{place}", packed, style=style if style in ("primary", "danger") else "")
+    label, named = question.choices[key], style if style in ("primary", "danger") else ""
+    # To take what one was asked to take is the answer; among other answers the same end may come as a surprise.
+    ends = question.notes.get(key) == TAKEN_AND_CLOSED and action == CHOOSE and len(question.choices) > 1
+    ask = _confirm_end(run, label) if ends else None
+    return button(label, f"{action}{place}", packed, style=named, confirm=ask)
+
+
+def _confirm_end(run: Run, label: str) -> Block:
+    """`Hand over` elsewhere only changes who leads; here it ends the incident."""
+    still = f" Still firing: {line(', '.join(run.firing), 200)}." if run.firing else ""
+    return confirm("Close the incident?", f"{TAKEN_AND_CLOSED}{still}", yes=label, no="Cancel")
 
 
 def _answer(question: Question) -> str:
