@@ -625,6 +625,8 @@ def test_hours_that_are_no_span_are_refused_with_an_example(tmp_path: Path, key:
     ends = "}]" + "}" * key.startswith("approvals")
     (only,) = faults(ENOUGH, written(tmp_path, f"{key}hours: 22-6{ends}\n"))
     assert only.endswith("'22-6' is not a span of hours; write 22:00-06:00")
+    (only,) = faults(ENOUGH, written(tmp_path, f"{key}hours: 08:00-08:00{ends}\n"))
+    assert only.endswith("'08:00-08:00' ends when it begins; leave the hours out for the whole day")
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,16 @@ from bot.domain.kernel.errors import MessengerError, SettingsError, StorageUnava
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.kernel.timeline_check import Compared, Verdict, of_chain, of_slack, of_store
 from bot.domain.reports import report_of
+from bot.domain.reports.facts import Report
 from bot.domain.reports.page import Exported
 from bot.settings import StorageSettings, load_settings, load_storage_settings
 
 MARKS: dict[Verdict, str] = {"agrees": "✔", "differs": "✖", "not_compared": "?"}
+SUMMARY = {
+    "incident", "target", "severity", "opened_at", "first_act_at", "closed_at", "ending", "applied", "decisions",
+    "calls", "entries",
+}  # fmt: skip
+"""What a report says of an incident in the same way in every version."""
 MATCHES, DIFFERS, NOT_CHECKED = 0, 1, 2
 
 
@@ -44,15 +50,29 @@ async def verified(incident: str, file: Path | None) -> tuple[Given, list[Compar
 
 
 async def verified_file(path: Path, file: Path | None) -> tuple[Given, list[Compared]]:
-    given = _read(path)
-    return given, [of_chain(given.entries), await _store(given, file), await _slack(given, file)]
+    given, report = _read(path)
+    return given, [
+        of_chain(given.entries),
+        _of_report(report, given.entries),
+        await _store(given, file),
+        await _slack(given, file),
+    ]
+
+
+def _of_report(report: Report, entries: Sequence[Chained]) -> Compared:
+    """Whether what the file says beside its entries is what they say. A program may read only the former."""
+    own, found = report.model_dump(include=SUMMARY), report_of(entries).model_dump(include=SUMMARY)
+    wrong = [name.replace("_", " ") for name in sorted(SUMMARY) if own[name] != found[name]]
+    if wrong:
+        return Compared("report", "differs", f"its entries do not say so: {', '.join(wrong)}")
+    return Compared("report", "agrees", "says what its entries say")
 
 
 def _incomplete(error: SettingsError) -> str:
     return f"the settings are not complete ({error.problems[0]})"
 
 
-def _read(path: Path) -> Given:
+def _read(path: Path) -> tuple[Given, Report]:
     try:
         exported = Exported.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -60,7 +80,7 @@ def _read(path: Path) -> Given:
     except ValidationError as error:
         hint = "Only the JSON report can be compared: incident-bot export INC-1 --format json --out INC-1.json"
         raise CommandError(f"{path} is not an exported timeline in JSON. {hint}") from error
-    return Given(exported.report.incident, exported.timeline, is_whole=False)
+    return Given(exported.report.incident, exported.timeline, is_whole=False), exported.report
 
 
 async def _stored(incident: str, settings: StorageSettings) -> tuple[Sequence[Chained], StoredHead | None]:

@@ -62,6 +62,10 @@ class PlanWindows:
             kind=plan.kind, targets=targets, starts_at=now, ends_at=now + plan.seconds,
             why=redacted(plan.why.strip()), by=plan.user_name or plan.user, user=plan.user,
         )  # fmt: skip
+        for other in await self._windows.planned(at=now):
+            is_same = (other.kind, other.targets) == (window.kind, window.targets)
+            if is_same and other.ends_at > window.ends_at and other.user != window.user:
+                raise ValueError(f"a {other} is open and lasts longer; end it first, or write a longer time")
         await self._windows.plan(window)
         return window
 

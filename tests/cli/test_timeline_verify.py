@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -213,3 +215,34 @@ def test_what_is_not_there_could_not_be_checked(world: World, of: str, message: 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(message)
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("forged", "named"),
+    [
+        pytest.param({"ending": "fixed"}, "ending", id="how it ended"),
+        pytest.param({"decisions": [], "applied": []}, "decisions", id="who decided"),
+        pytest.param({"entries": 99}, "entries", id="how many entries"),
+    ],
+)
+def test_a_file_whose_report_says_more_than_its_entries_does_not_match(
+    world: World, tmp_path: Path, forged: dict[str, Any], named: str
+) -> None:
+    file = world.export(tmp_path)
+    data = json.loads(file.read_text())
+    if "decisions" in forged:
+        decided = {"at": 1.0, "who": "U0VICTIM", "what": "approved R9", "granted": True}
+        forged = {"decisions": [decided]}
+    data["report"] |= forged
+    file.write_text(json.dumps(data))
+    result = world.verify(file)
+    assert result.exit_code == 1
+    assert f"its entries do not say so: {named}" in result.stdout
+
+
+def test_a_file_without_its_last_entry_does_not_match(world: World, tmp_path: Path) -> None:
+    file = world.export(tmp_path)
+    data = json.loads(file.read_text())
+    data["timeline"] = data["timeline"][:-1]
+    file.write_text(json.dumps(data))
+    assert world.verify(file).exit_code == 1

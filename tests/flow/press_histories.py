@@ -49,6 +49,7 @@ from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
 from tests.domain.incidents.machine.steps import BUNDLE, PLAYBOOK
 from tests.fakes.restrictions import restrictions
+from tests.flow.harness import RULES
 from tests.flow.press_oracle import Done, Memory, as_seen, why_not
 
 Advance = Callable[[Run, Event, Bundle, Rules], Decision]
@@ -266,6 +267,7 @@ class History:
             playbook_of,
             cluster="test", restrictions=restrictions(),
             job_result=cast(JobResult, None), generate=cast(GenerateOnReplica, None), grant_valid_seconds=600.0,
+            approvals=RULES.approvals,
             pause=self.pause,
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.adapters.redis.claims import BreakerLimits
+from bot.domain.approvals.announced import PreApproved
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Commanded, StepSettled
 from bot.domain.incidents.run import Halt, Run
@@ -15,6 +16,7 @@ from bot.flow.handlers.apply import PATIENCE_SECONDS, what_changed
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.storage import Owed
 from tests import builders
+from tests.flow import harness
 from tests.flow.harness import GRANT_VALID_SECONDS, Bot, Scene, play, timeline_text, until
 
 pytestmark = pytest.mark.fast
@@ -341,3 +343,39 @@ async def test_a_lost_lease_stops_before_the_call(scene: Scene, bot: Bot) -> Non
     context.lost.set()
     assert await bot.apply(context, STEP) == Later(0.0)
     assert scene.cluster.sent == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "is_sent"),
+    [
+        pytest.param({"hours": "07:00-08:02"}, False, id="its hours are over"),
+        pytest.param({"least_serving": 4}, False, id="a replica fell out of rotation"),
+        pytest.param({}, True, id="still within its bounds"),
+    ],
+)
+async def test_a_pre_approved_change_that_had_to_wait_is_sent_only_within_its_bounds(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, bounds: dict[str, Any], is_sent: bool
+) -> None:
+    rule = PreApproved(change="set_flags", at_most=2, **bounds)
+    approvals = harness.RULES.approvals.model_copy(update={"pre_approved": (rule,), "risk_floors": {}})
+    monkeypatch.setattr(harness, "RULES", harness.RULES.model_copy(update={"approvals": approvals}))
+    bot = Bot(scene, "one")
+    leases = [f"workload/{WORKLOAD}"]
+    await bot.claims.claim(OTHER, f"{OTHER}/R1/0", workload_key="other", lease_keys=leases, disruption="a change")
+    scene.people_are_there = True
+    await until(scene, bot, lambda run: "another incident" in waits_for(run), "put off")
+    if "least_serving" in bounds:
+        served = scene.cluster._served
+        monkeypatch.setattr(scene.cluster, "_served", lambda pods: served(pods)[1:])
+    await scene.time.advance(180)
+    await bot.claims.release(OTHER)
+    scene.people_are_there = False
+    for _ in range(12):
+        await bot.turn()
+        await scene.time.advance(5)
+    assert bool(scene.cluster.sent) == is_sent
+    if not is_sent:
+        run = await scene.run()
+        assert run is not None
+        assert run.open_request is not None, "people are asked now"
+        assert not run.open_request.policy.announced

@@ -21,6 +21,7 @@ from tests import builders
 from tests.domain.changes.snapshots import deployment, planned, snapshot, template
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.fakes.restrictions import restrictions
+from tests.flow.harness import RULES
 
 pytestmark = pytest.mark.fast
 
@@ -72,6 +73,7 @@ def applier(writer: Writer, claims: Claims, workload: Obj) -> ApplyCall:
     return ApplyCall(
         writer, claimed, nothing, nothing, seen, playbook_of,
         cluster="test", restrictions=restrictions(), job_result=nothing, generate=nothing, grant_valid_seconds=600,
+        approvals=RULES.approvals,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from tests import builders
 from tests.domain.changes import snapshots
 from tests.domain.incidents.machine.steps import PLAYBOOK
 from tests.fakes.restrictions import restrictions
+from tests.flow.harness import RULES
 
 pytestmark = pytest.mark.fast
 NOW = snapshots.NOW
@@ -131,7 +132,8 @@ class Outside:
         return ApplyCall(
             everything, everything, everything, everything, cast(Any, See(self)), self.playbook_of,
             cluster=self.cluster, restrictions=restrictions(),
-            job_result=cast(Any, self.job_result), generate=everything, grant_valid_seconds=VALID, pause=self.pause,
+            job_result=cast(Any, self.job_result), generate=everything, grant_valid_seconds=VALID,
+            approvals=RULES.approvals, pause=self.pause,
         )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
 from bot.domain.playbooks.library import Library
+from bot.domain.reports import Roles, as_json, markdown
 from bot.flow.keep_windows import AT_A_TIME, KeepWindows
 from bot.flow.plan_windows import Plan, PlanWindows
 from bot.flow.restrictions import Restrictions
@@ -402,3 +403,60 @@ async def test_held_alerts_that_cannot_be_read_keep_no_other_alert_waiting(scene
     redis = scene.eyes._redis
     await redis.client.hset(redis.key("held"), "f9", "{}")
     assert await turns(Bot(scene, "one"), scene) is not None
+
+
+async def test_nobody_cuts_a_longer_window_of_somebody_else_short(scene: Scene) -> None:
+    windows = planned_by(scene)
+    service = PlanWindows(windows, Restrictions(windows), scene.eyes, scene.eyes)
+    own = Plan("c1", "freeze", "all", user="U0ANA", user_name="ana", seconds=24 * HOUR, why="release")
+    await service.begin(own)
+    with pytest.raises(ValueError, match=r"a freeze until .*: release \(ana\) is open and lasts longer"):
+        await service.begin(Plan("c2", "freeze", "all", user="U0BEN", user_name="ben", seconds=HOUR, why="my test"))
+    await service.begin(replace(own, command_id="c3", seconds=2 * HOUR))
+    (window,) = await service.open()
+    assert window.ends_at == scene.time.now() + 2 * HOUR, "one's own may become shorter"
+    await service.begin(Plan("c4", "freeze", "all", user="U0BEN", user_name="ben", seconds=3 * HOUR, why="my test"))
+    (window,) = await service.open()
+    assert window.by == "ben"
+
+
+async def test_an_alert_that_resolves_as_its_maintenance_ends_opens_nothing(
+    store: RedisStore, redis: Connection, time: VirtualTime
+) -> None:
+    """Its resolve is accepted and not routed yet, and the held alert is older."""
+    windows = RedisPlannedWindows(redis)
+    route = RouteAlerts(
+        store, store, Library({"drill": drill_playbook()}), {"test": MemoryCluster(time.now)},
+        restrictions=Restrictions(windows), wake=lambda *_: None,
+    )  # fmt: skip
+    now = time.now()
+    begun = PlannedWindow(
+        kind="maintenance", targets=("serving/*",), starts_at=now, ends_at=now + 60, by="ana", user="U1", why="x"
+    )
+    await windows.plan(begun)
+    await store.accept([builders.alert()], truncated=0)
+    await route()
+    assert len(await store.held()) == 1
+    await time.advance(61)
+    await store.accept([builders.alert(status="resolved")], truncated=0)
+    await route.release()
+    assert [each.alert.status for each in await store.intake(10)] == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize("name", ["Alice Smith", "Alice (SRE)"])
+async def test_a_report_without_names_does_not_name_who_planned_a_freeze(scene: Scene, name: str) -> None:
+    bot = Bot(scene, "one")
+    await turns(bot, scene)
+    windows = planned_by(scene)
+    service = PlanWindows(windows, Restrictions(windows), scene.eyes, scene.eyes)
+    await service.begin(
+        Plan("c1", "freeze", "serving/*", user="U0ALICE", user_name=name, seconds=HOUR, why="release (v2)")
+    )
+    await bot.runtime.windows.once()
+    await turns(bot, scene)
+    run = await scene.run()
+    assert run is not None
+    entries = await scene.eyes.timeline(run.incident_id)
+    text = markdown(entries, roles=Roles(entries)) + as_json(entries, roles=Roles(entries))
+    assert "release (v2)" in text
+    assert "Alice" not in text

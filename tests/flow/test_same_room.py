@@ -24,6 +24,7 @@ from bot.flow.ports.storage import Owed
 from tests.domain.changes import snapshots
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.fakes.restrictions import restrictions
+from tests.flow.harness import RULES
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast
@@ -93,7 +94,8 @@ def applier(cluster: OneFree, store: RedisStore, claims: RedisClaims, planner: A
     return ApplyCall(
         writer, claims, store, planner, seen, playbook_of,
         cluster="test", restrictions=restrictions(), job_result=nothing,
-        generate=nothing, grant_valid_seconds=1e9, pause=time.advance,
+        generate=nothing, grant_valid_seconds=1e9, approvals=RULES.approvals,
+        pause=time.advance,
     )  # fmt: skip
 
 

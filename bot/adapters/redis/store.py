@@ -346,7 +346,11 @@ class RedisStore:
     async def release(self, held: HeldAlert) -> None:
         alert = held.alert
         arguments = [alert.fingerprint, held.entry_id, held.truncated, alert.model_dump_json()]
-        await self._redis.script("release_alert", self._keys("held", "intake", "intake-number"), arguments)
+        try:
+            await self._redis.script("release_alert", self._keys("held", "intake", "intake-number"), arguments)
+        finally:
+            # It goes before what was accepted: that must be read again.
+            self._accepted = ()
 
     async def let_go(self, *fingerprints: str) -> None:
         await self._redis.ask(self._redis.client.hdel(self._redis.key("held"), *fingerprints))

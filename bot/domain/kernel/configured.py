@@ -36,6 +36,9 @@ def _duration(raw: object) -> object:
 def _hours(raw: str) -> str:
     if not re.fullmatch(HOURS, raw):
         raise ValueError(f"'{raw}' is not a span of hours; write 22:00-06:00")
+    begins, _, ends = raw.partition("-")
+    if begins.strip() == ends.strip():
+        raise ValueError(f"'{raw}' ends when it begins; leave the hours out for the whole day")
     return raw
 
 

@@ -129,7 +129,8 @@ _MORE_KEYS = re.compile(
 _KEY = re.compile(r"(?<![^\s'\",])(?=[^\s'\",]*[\d+/=~]|[^\s'\",]{16})[^\s'\",$][^\s'\",]*")
 """In a sentence, words follow."""
 _OPTION = re.compile(r"(?<![\w-])--[\w.-]+")
-_AFTER_OPTION = re.compile(r"['\"]?\s{0,3}[=, ]\s{0,3}(?!-)")
+_AFTER_OPTION = re.compile(r"['\"]?(?:,?[ \t]{0,3}\n\s{0,80}(?:- )?(?!-)|\s{0,3}[=, ]\s{0,3}(?!-))")
+"""A list of arguments may have the value in its next line: `- --api-key`, `- VALUE`."""
 _NAME = re.compile(r"(?<![\w-])[A-Za-z_][\w-]*")
 _AFTER_NAME = re.compile(r"(?:\\{0,3}['\"])?\s{0,3}[=:](?:[ \t]{1,3}[|>][+-]?[ \t]{0,3}\n\s{0,80}|\s{0,3})(?!//)")
 _VALUE = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|'[^']*'?|\\{1,3}\"[^\"]*\"?|\[[^\]]*\]?|[^\s'\",;)}\]]+", re.DOTALL)

@@ -17,7 +17,7 @@ NAMED = 5
 class Compared:
     """One comparison, in words."""
 
-    about: Literal["chain", "store", "Slack"]
+    about: Literal["chain", "report", "store", "Slack"]
     verdict: Verdict
     text: str
 

@@ -26,7 +26,11 @@ _SETTINGS = "the settings"
 _NAMED = (
     re.compile(r"(?P<before>^closed: resolved_by_hand — )(?P<name>.+?)(?= closed it)"),
     re.compile(r"(?P<before>^|: )(?P<name>[^:]+?)(?= wants to close it)"),
-    re.compile(r"(?P<before>(?:freeze|maintenance) until .* \()(?P<name>[^()]+)(?=\))"),
+    # The name is in the last pair of parentheses, and may have such a pair of its own: `(Alice (SRE))`.
+    re.compile(
+        r"(?P<before>(?i:freeze|maintenance) until .*? \()(?P<name>[^()]+(?:\([^()]*\)[^()]*)*)(?=\)(?! ?\())",
+        re.MULTILINE,
+    ),
 )
 """Where the bot writes a name of a person who may have no entry of their own."""
 

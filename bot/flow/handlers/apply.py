@@ -13,7 +13,9 @@ from typing import Any
 
 import structlog
 
+from bot.domain.approvals.announced import is_pre_approved
 from bot.domain.approvals.grant import Approved, Request, grant
+from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.interference import interference
 from bot.domain.changes.plan import ROOM, Call, Plan, Step, Wait, highest
@@ -81,6 +83,7 @@ class ApplyCall:
         job_result: JobResult,
         generate: GenerateOnReplica,
         grant_valid_seconds: float,
+        approvals: ApprovalRules,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`cluster`: its name, which may be empty. A target may be stored with another: a label, or none."""
@@ -88,7 +91,7 @@ class ApplyCall:
         self._job_result, self._generate, self._restrictions = job_result, generate, restrictions
         self._writer, self._claims, self._runs = writer, claims, runs
         self._planner, self._see, self._playbook_of = planner, see, playbook_of
-        self._grant_valid, self._pause = grant_valid_seconds, pause
+        self._grant_valid, self._approvals, self._pause = grant_valid_seconds, approvals, pause
         self._put_off_since: dict[str, float] = {}
 
     async def __call__(self, context: EffectContext, effect: ApplyStep) -> Done | Later:
@@ -339,8 +342,19 @@ class ApplyCall:
             return self._settled(effect, "still_unknown", result.reason, readings=dict(readings))
         if result.outcome != "planned" or result.plan is None:
             return self._settled(effect, "superseded", result.reason, replanned=result)
-        moved = what_changed(request.plan, result.plan)
+        moved = what_changed(request.plan, result.plan) or self._out_of_bounds(context.run, request, result.plan, at)
         return self._settled(effect, "superseded", moved, replanned=result) if moved else None
+
+    def _out_of_bounds(self, run: Run, request: Request, plan: Plan, at: float) -> str:
+        """Why a change that the settings had pre-approved is not any more: its call may have waited for others."""
+        if not is_pre_approved(request.policy.announced):
+            return ""
+        others = [other for other in run.requests.values() if other.request_id != request.request_id]
+        why = self._approvals.for_target(run.target).announced(
+            plan, request.kind, plan.risk, state=request.state, target=run.target, ledger=run.ledger, earlier=others,
+            at=at,
+        )  # fmt: skip
+        return "" if why else "it is outside of what the settings pre-approve by now"
 
     def _lapsed(
         self, context: EffectContext, effect: ApplyStep, request: Request, more_seconds: float = 0.0

@@ -78,6 +78,8 @@ def test_a_name_that_only_sounds_like_it_is_none(name: str) -> None:
         pytest.param(f'{{"password": "{SECRET}"}}', id="json"),
         pytest.param(f"--api-key {SECRET} --seed 1", id="option"),
         pytest.param(f"--api-key={SECRET}", id="joined-option"),
+        pytest.param(f"args:\n- --api-key\n- {SECRET}\n- --seed\n- 1", id="list-in-yaml"),
+        pytest.param(f'"args": [\n    "--api-key",\n    "{SECRET}",\n    "--seed"\n]', id="list-in-json"),
         pytest.param(f"--api_key '{SECRET}'", id="quoted-option"),
         pytest.param(f"['--api-key', '{SECRET}', '--seed']", id="printed-list"),
         pytest.param(f"Authorization: Bearer {SECRET}", id="header"),

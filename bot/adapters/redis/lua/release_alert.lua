@@ -3,5 +3,6 @@
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 local number = redis.call('INCR', KEYS[3])
-redis.call('RPUSH', KEYS[2], number .. '|' .. STAMP(TIME()) .. '|' .. ARGV[3] .. '|' .. ARGV[4])
+-- To the front: it is older than all that waits there, such as its own resolve.
+redis.call('LPUSH', KEYS[2], number .. '|' .. STAMP(TIME()) .. '|' .. ARGV[3] .. '|' .. ARGV[4])
 return 1
