@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import structlog
 
+from bot.domain.incidents.event import AlertChanged
 from bot.domain.incidents.run import Offer, Run, before_start, parked_incident
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import (
@@ -212,6 +213,25 @@ class RouteAlerts:
             del self._failures[entry.entry_id]
             await self._keep_unmatched(entry, redacted(f"it could not be routed: {type(error).__name__}: {error}"))
 
+    async def _tell_of_the_end(self, entry: Intake) -> str:
+        """Tells the open incident that has this alert that it is resolved, and returns its id.
+
+        It keeps the playbook with which it began, also where none would open on its alerts any more.
+        """
+        alert = entry.alert
+        if alert.status != "resolved":
+            return ""
+        await self._alerts.let_go(alert.fingerprint)
+        given = (await self._runs.standing("", alert.fingerprint)).given
+        run = await self._runs.load(given) if given else None
+        if run is None or not run.is_open:
+            return ""
+        event = AlertChanged(event_id=f"alert/{entry.entry_id.partition('|')[0]}/{alert.dedupe_key}", alert=alert)
+        if not await self._runs.append(run.incident_id, [event]):
+            return ""
+        self._wake(run.incident_id, None, False)
+        return run.incident_id
+
     async def _keep_unmatched(self, entry: Intake, reason: str) -> None:
         await self._alerts.keep_unmatched(entry, reason)
         log.info("alert.unmatched", alert=entry.alert.name, status=entry.alert.status, reason=reason)
@@ -224,14 +244,19 @@ class RouteAlerts:
 
     async def _route(self, entry: Intake, found: _Found | None) -> None:
         if found is None:
-            return await self._keep_unmatched(entry, "no playbook's opens_on matches its labels")
+            heard = await self._tell_of_the_end(entry)
+            why = "no playbook's opens_on matches its labels"
+            return await self._keep_unmatched(entry, f"{why}; {heard} heard that it is resolved" if heard else why)
         playbook, target = found
         if isinstance(target, UnknownClusterError):
             why = _why_no_cluster(target)
             self._foreign = why, asyncio.get_running_loop().time()
             return await self._keep_unmatched(entry, why)
         if isinstance(target, NotServingError):
-            return await self._keep_unmatched(entry, str(target))
+            heard = await self._tell_of_the_end(entry)
+            return await self._keep_unmatched(
+                entry, f"{target}; {heard} heard that it is resolved" if heard else str(target)
+            )
         while not await self._try(entry, target, playbook):
             log.info("route.retried", target=target.key)
         return None

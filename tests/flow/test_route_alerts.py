@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.yaml_playbooks import load_playbook
-from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.event import AlertChanged, Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ClusterError, NotServingError, RefusedError
@@ -814,3 +814,33 @@ async def test_a_cluster_that_does_not_answer_delays_no_alert_of_another(store: 
     west.may_answer.set()
     await routing
     assert len(await store.open_incidents()) == 2
+
+
+async def test_an_incident_hears_that_its_alert_is_resolved_although_no_playbook_opens_on_it_any_more(
+    store: RedisStore, cluster: MemoryCluster
+) -> None:
+    """An edit of the playbooks counts for new incidents."""
+    route = RouteAlerts(
+        store, store, Library({"drill": drill_playbook()}), {"test": cluster}, restrictions=FREE, wake=lambda *_: None
+    )
+    await store.accept([builders.alert()], truncated=0)
+    await route()
+    (incident,) = await store.open_incidents()
+    edited = RouteAlerts(store, store, Library({}), {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    waiting = len(await store.inbox(incident))
+    await store.accept([builders.alert(status="resolved")], truncated=0)
+    await edited()
+    more = list(await store.inbox(incident))[waiting:]
+    assert [event.alert.status for event in more if isinstance(event, AlertChanged)] == ["resolved"]
+    ((_, why),) = await store.unmatched(5)
+    assert why.endswith(f"; {incident} heard that it is resolved")
+
+
+async def test_a_resolve_that_no_playbook_opens_on_and_no_incident_has_is_kept_unmatched(
+    store: RedisStore, cluster: MemoryCluster
+) -> None:
+    route = RouteAlerts(store, store, Library({}), {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    await store.accept([builders.alert(status="resolved")], truncated=0)
+    await route()
+    ((_, why),) = await store.unmatched(5)
+    assert why == "no playbook's opens_on matches its labels"
