@@ -141,7 +141,8 @@ async def test_only_where_a_node_is_not_cordoned_a_replacement_may_start_there_a
     run = await played("gpu-fault", case, there={"kind": "fatal", "node": "n2", "here": 1, "cordoned": cordoned})
     [out] = [request for request in run.requests.values() if request.state == "ours_out"]
     assert out.why.startswith(
-        f"It runs on the node with the faulty GPU, which has 1 of ours. {more}Its requests finish where they are"
+        "It runs on the node with the faulty GPU, which has 1 of ours and must be empty for the repair. "
+        f"{more}Its requests finish where they are"
     )
 
 
