@@ -47,6 +47,8 @@ WELL = {"xid": 0.0, "row_remap_failure": 0.0}
         ),
         pytest.param({"ecc_dbe": 3}, [{"xid": 0.0, "ecc_dbe": 2.0}], True, "fatal", id="memory-errors-rose"),
         pytest.param({"ecc_dbe": 3}, [{"xid": 0.0, "ecc_dbe": 3.0}], True, "none", id="old-memory-errors"),
+        pytest.param({"ecc_dbe": 3}, [], False, "", id="memory-errors-of-unknown-age"),
+        pytest.param({"xid": 45, "ecc_dbe": 3}, [], False, "", id="memory-errors-of-unknown-age-after-the-cleanup"),
     ],
 )
 def test_the_class_of_a_fault_is_that_of_the_gravest_change_in_the_incidents_time(

@@ -44,6 +44,10 @@ WELL = {"xid": 0.0, "row_remap_failure": 0.0, "temperature": 60.0, "sm_clock": 1
         pytest.param({"row_remap_failure": 1}, [], False, True, id="remap-failure"),
         pytest.param({"ecc_dbe": 3}, [{"ecc_dbe": 2}], True, True, id="memory-errors-rose"),
         pytest.param({"ecc_dbe": 3}, [{"ecc_dbe": 3}], True, False, id="old-memory-errors"),
+        pytest.param({"ecc_dbe": 3}, [{"ecc_dbe": 3}], False, None, id="memory-errors-of-unknown-age"),
+        pytest.param({"xid": 45, "ecc_dbe": 3}, [], False, None, id="memory-errors-first-seen"),
+        pytest.param({"xid": 45, "counted:48": 1}, [], False, True, id="counted-in-the-exporters-last-minutes"),
+        pytest.param({"xid": 45, "counted:31": 1}, [], False, False, id="a-programs-fault-counted"),
     ],
 )
 def test_a_fault_is_a_change_in_the_incidents_time(
@@ -474,6 +478,8 @@ SINCE = 1795170000.0  # 2026-11-20 10:20 UTC
         pytest.param(node(taints=[{"key": "example.com/gpu-fault", "timeAdded": NOW}]), True, id="taint-now"),
         pytest.param(node(taints=[{"key": "example.com/gpu-fault"}]), None, id="taint-of-unknown-age"),
         pytest.param(node(taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]), False, id="plain-gpu-taint"),
+        pytest.param(node(taints=[{"key": "pool.example.com/default"}]), False, id="taint-of-a-default-pool"),
+        pytest.param(node(taints=[{"key": "example.com/no-change"}]), False, id="taint-against-changes"),
         pytest.param(node(cordoned=True), False, id="a-cordon-is-a-choice"),
     ],
 )

@@ -22,13 +22,14 @@ class PrometheusRegisters:
         self._queries, self._labels = PrometheusQueries(client, url, about="Prometheus: "), labels
 
     async def xids(self, uuids: Sequence[str], start: float, end: float) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """A GPU has one series for each pod that held it, so they are merged."""
+        """A GPU has a series for each pod that held it and for each of its slices: the highest of a time counts."""
         answer = await self._queries.ask(xid_query(uuids, end - start, self._labels), at=end)
-        points = defaultdict[str, list[tuple[float, float]]](list)
+        points = defaultdict[str, dict[float, float]](dict)
         for series in self._queries.series_of(answer):
-            uuid = str(series["metric"].get("UUID", ""))
-            points[uuid] += [(float(at), float(value)) for at, value in series.get("values", [])]
-        return {uuid: sorted(found) for uuid, found in points.items()}
+            of_gpu = points[str(series["metric"].get("UUID", ""))]
+            for at, value in series.get("values", []):
+                of_gpu[float(at)] = max(of_gpu.get(float(at), 0.0), float(value))
+        return {uuid: sorted(found.items()) for uuid, found in points.items()}
 
 
 def xid_query(uuids: Sequence[str], seconds: float, labels: Mapping[str, str] = NO_LABELS) -> str:

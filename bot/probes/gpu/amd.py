@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.probes.gpu.verdict import Verdict, any_of, rose
+from bot.probes.gpu.verdict import Verdict, any_of, counted_errors, rose
 
 HOT_JUNCTION, HOT_MEMORY = 100.0, 95.0
 """Degrees Celsius, below the point where the device slows itself down."""
@@ -24,26 +24,12 @@ def judge_gpu(
     ill_note = "health is not exported" if health is None else "" if health == 1 else "its exporter calls it unhealthy"
     claims = [
         (None if health is None else health != 1, ill_note),
-        _uncorrected(now, before, reaches_back=reaches_back),
+        counted_errors(ECC, now, before, reaches_back=reaches_back),
         *(_afid(name, now[name], before, reaches_back=reaches_back) for name in now if name.startswith(AFID)),
     ]
     thermal, heat_note = _heat(now, before)
     fault = any_of(*(claim for claim, _ in claims))
     return Verdict.on(where, fault, thermal, *(note for _, note in claims), heat_note)
-
-
-def _uncorrected(
-    now: Mapping[str, float], before: Sequence[Mapping[str, float]], *, reaches_back: bool
-) -> tuple[bool | None, str]:
-    """The count lasts as long as the driver is loaded, so only a rise proves that an error happened now."""
-    count = now.get(ECC, 0.0)
-    if count <= 0:
-        return False, ""
-    if rose(ECC, now, before):
-        return True, f"uncorrectable errors rose to {count:.0f} since the incident began"
-    if reaches_back and any(ECC in was for was in before):
-        return False, "uncorrectable errors seen, not recent"
-    return None, "uncorrectable errors seen, their age is not known"
 
 
 def _afid(

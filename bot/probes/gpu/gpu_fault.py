@@ -27,8 +27,8 @@ from bot.probes.gpu.history import NO_RECORD, Record, RegisterHistory, place_of,
 from bot.probes.gpu.node_events import about_nodes, xids_in
 from bot.probes.gpu.nodes import judge_node
 from bot.probes.gpu.remediators import marks_of, remediators_of
-from bot.probes.gpu.verdict import SOURCE, rose
-from bot.probes.gpu.xids import class_of, new_xids, primary_xids, xid_of
+from bot.probes.gpu.verdict import SOURCE, counted_errors
+from bot.probes.gpu.xids import class_of, counted_xids, new_xids, primary_xids, xid_of
 
 SEVERITY = ("none", "stale", "application", "contained", "", "fatal")
 """The mildest first. Unknown is next to fatal: it might be fatal, so only a certain fatal fault is worse."""
@@ -158,8 +158,9 @@ def judge_gpu(
     ]
     if now.get("row_remap_failure", 0.0) >= 1:
         found.append(Fault("fatal", "a memory row could not be remapped"))
-    if rose("ecc_dbe", now, before):
-        found.append(Fault("fatal", "uncorrectable memory errors rose since the incident began"))
+    has_errors, errors = counted_errors("ecc_dbe", now, before, reaches_back=reaches_back)
+    if errors:
+        found.append(Fault("fatal" if has_errors else "" if has_errors is None else "none", errors))
     is_old = reaches_back and before and before[0].get("row_remap_pending", 0.0) >= 1
     if now.get("row_remap_pending", 0.0) >= 1 and not is_old:
         found.append(Fault("contained", "a memory row waits for a reset to be remapped"))
@@ -192,12 +193,11 @@ def _recent_xids(
 ) -> tuple[int, ...]:
     """XIDs that the register took on while we watched, that the exporter counted lately, or that an event dates."""
     readings = (*before, now)
-    counted = [key.removeprefix("counted:") for values in readings for key in values if key.startswith("counted:")]
     known = {*dated.events, *(xid for xid in dated.alerted if xid != old)}
     in_events = [int(now["xid"])] if now.get("xid", 0.0) in known else []
     recorded = new_xids([*record.readings, now]) if record.xids else []
     changed = [*new_xids(readings), *recorded]
-    return tuple(dict.fromkeys([*in_events, *changed, *(int(xid) for xid in counted if xid.isdigit())]))
+    return tuple(dict.fromkeys([*in_events, *changed, *counted_xids(readings)]))
 
 
 def _undated(xid: int, *, is_old: bool) -> Fault:

@@ -14,7 +14,9 @@ from bot.domain.cluster.snapshot import Obj
 from bot.probes.gpu.verdict import Verdict, any_of
 
 PLAIN_CONDITIONS = frozenset({"Ready", "NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure"})
-TROUBLE = re.compile(r"unhealthy|fault|fail|error|problem|xid|ecc|degraded|thermal|repair|hang|deadlock|fallen", re.I)
+TROUBLE = re.compile(
+    r"unhealthy|(?<!de)fault|fail|error|problem|xid|ecc|degraded|thermal|repair|(?<!c)hang|deadlock|fallen", re.I
+)
 
 Claim = tuple[bool | None, str]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bot.probes.gpu.history import NO_RECORD, Record
-from bot.probes.gpu.verdict import Verdict, any_of, rose
-from bot.probes.gpu.xids import new_xids, xid_of
+from bot.probes.gpu.verdict import Verdict, any_of, counted_errors
+from bot.probes.gpu.xids import counted_xids, new_xids, xid_of
 
 HOT_GPU, HOT_MEMORY = 85.0, 95.0
 """Degrees Celsius, used if the GPU's own slowdown limit is unknown."""
@@ -30,10 +30,9 @@ def judge_gpu(
     """`before`: earlier readings of the incident's time; `reaches_back`: whether they begin where that time does."""
     xid, xid_note = _judge_xid(now, before, record, reaches_back=reaches_back)
     remap = None if "row_remap_failure" not in now else now["row_remap_failure"] >= 1
-    dbe = rose("ecc_dbe", now, before)
+    dbe, dbe_note = counted_errors("ecc_dbe", now, before, reaches_back=reaches_back)
     thermal, thermal_note = judge_heat(now, fastest)
     remap_note = "a row could not be remapped" if remap else ""
-    dbe_note = "uncorrectable memory errors rose" if dbe else ""
     return Verdict.on(where, any_of(xid, remap, dbe), thermal, xid_note, remap_note, dbe_note, thermal_note)
 
 
@@ -46,7 +45,7 @@ def _judge_xid(
     xid = int(now["xid"])
     kind, meaning = xid_of(xid)
     # Apart from each other: merged, an older point of one would follow a newer one of the other.
-    new = [*new_xids((*before, now)), *new_xids((*record.readings, now))]
+    new = [*new_xids((*before, now)), *new_xids((*record.readings, now)), *counted_xids((*before, now))]
     if fatal := [number for number in new if xid_of(number).kind == "fatal"]:
         return True, f"XID {fatal[-1]} since the incident began ({xid_of(fatal[-1]).meaning})"
     if xid == 0:

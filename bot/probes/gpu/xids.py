@@ -65,3 +65,9 @@ def new_xids(readings: Iterable[Mapping[str, float]]) -> list[int]:
     """
     seen = [int(values["xid"]) for values in readings if "xid" in values]
     return [later for earlier, later in pairwise(seen) if later not in (earlier, 0)]
+
+
+def counted_xids(readings: Iterable[Mapping[str, float]]) -> list[int]:
+    """XIDs that the exporter itself counted lately (`DCGM_EXP_XID_ERRORS_COUNT`), each once."""
+    keys = (key.removeprefix("counted:") for values in readings for key in values if key.startswith("counted:"))
+    return list(dict.fromkeys(int(key) for key in keys if key.isdigit()))
