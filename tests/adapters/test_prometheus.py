@@ -316,7 +316,34 @@ async def test_the_fleet_of_a_past_window_is_the_pods_that_were_there_then(serve
         ("llm-7d9f-abcde", 80, ""),
         ("llm-7d9f-abcde", 95, ""),
     ]
-    assert [scrape.error != "" for scrape in await between(server, end=100, now=100)] == [True, False, False]
+
+
+@pytest.mark.fast
+async def test_a_pod_that_leaves_is_not_read_now_although_it_is_still_scraped(server: Answer) -> None:
+    """It drains for minutes: its thrash would stay after the rollout that ended it. So would that of a namesake."""
+    ours = series("vllm:num_requests_running", (80, 3), (95, 4))
+    leaving = [
+        series("vllm:num_requests_running", (80, 40), (95, 40), pod=pod) for pod in ("llm-5b8c-zzzzz", "llm-a-b")
+    ]
+    server.body = found(ours, *leaving)
+    assert [(scrape.replica, scrape.at) for scrape in await between(server)] == [("llm-0", 80), ("llm-0", 95)]
+
+
+@pytest.mark.fast
+async def test_the_register_of_a_gpu_in_slices_is_the_highest_of_theirs(server: Answer) -> None:
+    """Neither slice's register changes. Merged by time alone, 0 and 79 would alternate: a fresh fault."""
+    times = (10, 25, 40)
+    slices = {"1": 0, "2": 79}
+    server.body = found(
+        *(
+            series("DCGM_FI_DEV_XID_ERRORS", *((at, xid) for at in times), UUID="GPU-1", GPU_I_ID=each)
+            for each, xid in slices.items()
+        ),
+        series("DCGM_FI_DEV_XID_ERRORS", (55, 79), UUID="GPU-1", pod="the-next-holder"),
+    )
+    async with httpx.AsyncClient() as client:
+        registers = PrometheusRegisters(client, f"http://127.0.0.1:{server.port}/prom/")
+        assert await registers.xids(["GPU-1"], 0.0, 60.0) == {"GPU-1": [(at, 79) for at in (*times, 55)]}
 
 
 GROUP = Replica(name="llm-0", uid="u0", address="10.0.0.1", workers=(("llm-0-1", "10.0.0.2"),))

@@ -98,10 +98,15 @@ class PrometheusHistory:
         # More of them would give the last minute more weight than the others.
         last = [{**one, "values": one.get("values", ())[-1:]} for series in newest for one in series]
         pages = _by_target([*found, *last])
-        # Pods that are gone by now were the fleet of a past window; a window that ends now leaves them out itself.
-        gone = sorted(pages.keys() - {page.name for replica in replicas for page in replica.pages} - {""})
-        fleet = [*replicas, *(Replica(name=name, uid="", address="") for name in gone)]
-        return [scrape for replica in fleet for scrape in self._scrapes(replica, pages, end)]
+        others = sorted(pages.keys() - {page.name for replica in replicas for page in replica.pages} - {""})
+        made = [scrape for replica in replicas for scrape in self._scrapes(replica, pages, end)]
+        for name in others:
+            scrapes = self._scrapes(Replica(name=name, uid="", address=""), pages, end)
+            # Pods that are gone by now were the fleet of a past window. One that is still scraped now is leaving, or is
+            # none of the workload's, whatever its name.
+            if scrapes and not (self._is_now(end) and end - scrapes[-1].at <= STALE_SECONDS):
+                made += scrapes
+        return made
 
     def _scrapes(self, replica: Replica, pages: Pages, end: float) -> list[Scrape]:
         """The replica's scrapes, and a failed one if Prometheus has no fresh scrape.
@@ -109,7 +114,7 @@ class PrometheusHistory:
         For a past moment that is unknown: the replica may not have existed then.
         """
         found = [] if replica.unread else _together([self._scrapes_of_pod(one, pages) for one in replica.pages])
-        is_live = bool(replica.address) and self._now() - end <= STALE_SECONDS
+        is_live = bool(replica.address) and self._is_now(end)
         if is_live and (not found or end - found[-1].at > STALE_SECONDS):
             reason = replica.unread or "Prometheus has no fresh sample of it"
             found.append(
@@ -123,6 +128,9 @@ class PrometheusHistory:
                 )
             )
         return found
+
+    def _is_now(self, end: float) -> bool:
+        return self._now() - end <= STALE_SECONDS
 
     def _scrapes_of_pod(self, pod: Replica, pages: Pages) -> list[Scrape]:
         targets = [self._engine.scrapes_of(series, pod) for _, series in sorted(pages.get(pod.name, {}).items())]

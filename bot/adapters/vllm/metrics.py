@@ -26,7 +26,7 @@ ALIASES = {
     # Renamed in 0.12, hidden at once, removed in 0.15.
     "time_per_output_token_seconds": "inter_token_latency_seconds",
 }
-CONFIG = "cache_config_info"
+CONFIG, RUNNING = "cache_config_info", "num_requests_running"
 ON_CONFIG = ("block_size", "num_gpu_blocks", "kv_cache_size_tokens")
 """Its labels that are numbers."""
 CONFIG_LABELS = (*ON_CONFIG, "cache_dtype", "gpu_memory_utilization")
@@ -45,6 +45,8 @@ SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
 def series_pattern(metrics: frozenset[str]) -> str:
     """A regular expression (RE2 too) for the series names of these metrics, and of those that are always needed."""
     bases = {CONFIG} | {_page_name(metric) for metric in on_the_page(metrics)}
+    if not set(ON_CONFIG).isdisjoint(on_the_page(metrics)):
+        bases.add(RUNNING)  # it tells how many engines share the blocks
     bases |= {old + part for old, new in ALIASES.items() for part in ("", "_sum", "_count") if new + part in bases}
     return f"(?:{PREFIX}(?:{'|'.join(sorted(bases))})(?:_total|_bucket|_sum|_count)?|{START})"
 
@@ -248,7 +250,7 @@ class _Found:
         """Gives each engine its own blocks: an API server writes the sum of all its engines beside each of them."""
         pools = [values for values in self.values.values() if "num_gpu_blocks" in values]
         # Until 0.10 only the first engine has such a line.
-        engines = sum("num_gpu_blocks" in values or "num_requests_running" in values for values in self.values.values())
+        engines = sum("num_gpu_blocks" in values or RUNNING in values for values in self.values.values())
         for values in pools:
             values["num_gpu_blocks"] /= engines
 

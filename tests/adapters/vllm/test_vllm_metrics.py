@@ -1,12 +1,13 @@
 """All names that vLLM and its serving layers have given a metric map to one name, counted once."""
 
+import re
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.adapters.vllm.metrics import COUNTERS, GAUGES, HISTOGRAMS, parse, scrape_of, series_pattern
-from bot.domain.signals.metric import value_of
+from bot.adapters.vllm.metrics import COUNTERS, GAUGES, HISTOGRAMS, parse, scrape_of, scrapes_of, series_pattern
+from bot.domain.signals.metric import Series, value_of
 from bot.domain.signals.sampling import read_window
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.specs import MeanSignal
@@ -256,3 +257,18 @@ def test_the_pattern_for_a_metrics_store_asks_for_what_a_derived_metric_needs() 
     for name in ("request_success", "num_requests_running", "num_requests_waiting", "cache_config_info"):
         assert name in pattern
     assert "num_preemptions" not in pattern
+
+
+@pytest.mark.parametrize("metric", ["usable_tokens", "free_blocks"])
+def test_a_metrics_store_gives_each_engine_its_own_blocks(metric: str) -> None:
+    """Until 0.10 only the first engine has the line of the pool, with the blocks of all engines."""
+    page = "".join(
+        f'vllm:num_requests_running{{engine="{each}"}} 1\nvllm:kv_cache_usage_perc{{engine="{each}"}} 0.5\n'
+        for each in (0, 1)
+    )
+    samples = parse(page + 'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="128"} 1\n')
+    wanted = re.compile(series_pattern(frozenset({metric})))
+    stored = [Series(each.name, each.labels, ((1.0, each.value),)) for each in samples if wanted.fullmatch(each.name)]
+    (from_store,), from_page = scrapes_of(stored, REPLICA), scrape_of(samples, REPLICA, 1.0)
+    assert from_page is not None
+    assert value_of(from_store, "0", metric) == value_of(from_page, "0", metric) is not None
