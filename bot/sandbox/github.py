@@ -32,6 +32,7 @@ class Fault:
     after: int = 0
     lost: bool = False
     headers: dict[str, str] = field(default_factory=dict)
+    message: str = "a fault"
 
 
 @dataclass
@@ -180,7 +181,7 @@ class GitHubRoutes:
                 return web.json_response({"message": "Resource not accessible by personal access token"}, status=403)
             fault = self._of.next_fault()
             if fault is not None and not fault.lost:
-                return web.json_response({"message": "a fault"}, status=fault.status, headers=fault.headers)
+                return web.json_response({"message": fault.message}, status=fault.status, headers=fault.headers)
             answered = await handle(request)
             if fault is not None and request.transport is not None:
                 request.transport.close()

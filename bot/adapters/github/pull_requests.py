@@ -134,11 +134,14 @@ def _deployed(kept: KeptIn, repository: Any) -> str:
 
 def _refused(answer: httpx.Response, path: str) -> RepositoryError:
     code = answer.status_code
-    # GitHub answers 403 too where too many requests were sent.
+    # GitHub answers 403 too where too many requests were sent; of its secondary limit only the text may speak, and its
+    # documentation wants a minute then.
+    says_limit = "rate limit" in answer.text.lower()
     is_limit = code == httpx.codes.FORBIDDEN and (
-        "Retry-After" in answer.headers or answer.headers.get("X-RateLimit-Remaining") == "0"
+        says_limit or "Retry-After" in answer.headers or answer.headers.get("X-RateLimit-Remaining") == "0"
     )
-    rest = retry_after(answer.headers.get("Retry-After", ""), otherwise=0.0, at_most=MAX_REST_SECONDS)
+    otherwise = MAX_REST_SECONDS if is_limit and says_limit else 0.0
+    rest = retry_after(answer.headers.get("Retry-After", ""), otherwise=otherwise, at_most=MAX_REST_SECONDS)
     lasting = code < 500 and code not in PASSING and not is_limit
     where = path.partition("?")[0]
     return RepositoryError(

@@ -141,7 +141,8 @@ _PAIR = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 """A variable in the text of a manifest, in JSON, YAML, or as Go prints it."""
-_SMALL_NUMBER = re.compile(r"-?\d{0,7}(?:\.\d{1,6})?[a-zA-Z%/]{0,12}")
+_SMALL_NUMBER = re.compile(r"-?\d{1,7}(?:\.\d{1,6})?[a-zA-Z%/]{0,6}")
+_WORD = re.compile(r"[a-zA-Z%/-]{0,12}")
 
 
 SHORT = 300
@@ -194,7 +195,9 @@ def _without_values(text: str, names: re.Pattern[str], after: re.Pattern[str]) -
     while (name := names.search(text, end)) is not None:
         between = after.match(text, name.end())
         value = _VALUE.match(text, between.end()) if between and _says_secret(name[0], between[0]) else None
-        masks = value is not None and not _is_open(name[0], value[0])
+        masks = value is not None and not _is_open(
+            name[0], value[0], is_assigned=between is not None and between[0] == "="
+        )
         upto = name.end() if value is None else value.start() if masks else value.end()
         fragments.append(text[end:upto] + (MASK if masks else ""))
         end = value.end() if value is not None else name.end()
@@ -213,15 +216,16 @@ def _says_secret(name: str, between: str) -> bool:
     return is_written_secret(name) or (is_assigned and name != "PWD" and is_secret_name(name)) or _is_auth(name)
 
 
-def _is_open(name: str, value: str) -> bool:
+def _is_open(name: str, value: str, *, is_assigned: bool = False) -> bool:
     plain = value.strip("'\"\\")
     # A reference (`$HF_TOKEN`, `$(HF_TOKEN)`) is only a name, and masked text stays readable.
     if plain.startswith("$") or MASK.startswith(plain):
         return True
     if _is_auth(name):
         return not _is_docker_auth(plain)
-    # `first token: 5.2 s` is a time, `bytes per token: 131072` a size.
-    return name.lower() == "token" and _SMALL_NUMBER.fullmatch(plain) is not None
+    # `first token: 5.2 s` is a time, `bytes per token: 131072` a size, `first token: unknown` a sentence.
+    is_plain = _SMALL_NUMBER.fullmatch(plain) is not None or (not is_assigned and _WORD.fullmatch(plain) is not None)
+    return name.lower() == "token" and is_plain
 
 
 @functools.lru_cache(maxsize=4096)

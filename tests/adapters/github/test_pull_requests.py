@@ -145,6 +145,7 @@ async def test_what_cannot_work_is_not_tried_again(lab: Lab, file: KeptIn, reaso
         pytest.param(Fault(429, headers={"Retry-After": "7"}), False, 7.0, id="too-many"),
         pytest.param(Fault(403, headers={"X-RateLimit-Remaining": "0"}), False, 0.0, id="limit"),
         pytest.param(Fault(403, headers={"Retry-After": "9999"}), False, 60.0, id="second-limit"),
+        pytest.param(Fault(403, message="You have exceeded a secondary rate limit."), False, 60.0, id="said-limit"),
         pytest.param(Fault(403), True, 0.0, id="forbidden"),
         pytest.param(Fault(422), True, 0.0, id="refused"),
     ],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.inbound.decision_forms import REASON_FORMS, edit_form, reason_form
+from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.card import card
 from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
@@ -19,7 +20,7 @@ from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.edits import EditableValue
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import Call, Circumstance, Difference
-from bot.domain.incidents.run import ActiveChange, Halt, News, Run, StatusUpdate
+from bot.domain.incidents.run import ActiveChange, Check, CheckResult, Halt, News, Run, StatusUpdate
 from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Reading
 from bot.sandbox.slack.block_kit import problems_of_blocks, problems_of_view
@@ -204,3 +205,28 @@ def visible(message: Message) -> list[str]:
         return [text for value in part for text in texts(value)] if isinstance(part, list | tuple) else []
 
     return texts(message.blocks)
+
+
+@pytest.mark.parametrize("kind", ["found", "ruled_out", "unknown"])
+def test_many_long_checks_of_one_kind_are_cut_to_what_slack_accepts(kind: CheckResult) -> None:
+    """They share one line of the card and of the diagnosis, and Slack refuses all of a message for one long text."""
+    texts = [f"{number} &<x> {'y' * 290}" for number in range(16)]
+    made = run(posts=(post("diagnosis", "diagnosis:1", "p", title="t", checks=[[kind, text] for text in texts]),))
+    checks = tuple(Check(state=f"s{number}", found=kind, text=text) for number, text in enumerate(texts))
+    made = made.with_(findings=made.findings.model_copy(update={"checks": checks}), cause="c " * 120)
+    messages = [message for _, message in thread(made)]
+    for message in (*messages, card(made, links={})):
+        assert problems_of_blocks(list(message.blocks)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "cut"),
+    [
+        ("x" * 3000, "x" * 3000),
+        ("x" * 3001, f"{'x' * 2999}…"),
+        (f"{'x' * 2996}&amp;y", f"{'x' * 2996}…"),
+        (f"{'x' * 2990}<https://ok.test/|a link>", f"{'x' * 2990}…"),
+    ],
+)
+def test_a_line_that_is_too_long_is_cut_between_escapes_and_links(line: str, cut: str) -> None:
+    assert [block["text"]["text"] for block in section([line])] == [cut]

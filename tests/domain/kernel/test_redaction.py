@@ -151,6 +151,11 @@ def test_a_secret_in_a_text_is_masked(text: str) -> None:
     assert redacted(shown) == shown
 
 
+def test_a_token_of_letters_is_masked_where_it_is_assigned() -> None:
+    assert redacted("https://host/?token=correcthorse") == f"https://host/?token={MASK}"
+    assert MASK in redacted("token: 1234567abcdefghijkl")
+
+
 @pytest.mark.parametrize("after", ["", "-2", " was used"])
 def test_a_databricks_token_is_masked(after: str) -> None:
     assert redacted(f"dapi0123456789abcdef0123456789abcdef{after}").startswith(MASK)
@@ -169,6 +174,7 @@ def test_a_databricks_token_is_masked(after: str) -> None:
         "limits.bytes_per_token: 131072",
         "time_per_output_token=0.034 max_tokens=512 tokens: 9000",
         "time to first token: 5.2 s, per token: 41ms",
+        "first token: unknown, of 262k per token: 1.5MiB/s",
         "3 of 5 checks pass: yes",
         "PWD=/workspace/vllm",
         "auth: enabled, auth=basic",

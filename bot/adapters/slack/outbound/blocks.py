@@ -6,6 +6,7 @@ from detecting links and mentions in a text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from bot.adapters.slack import limits
@@ -27,7 +28,7 @@ def header(text: str) -> Block:
 
 
 def section(lines: Iterable[str]) -> list[Block]:
-    """The lines in as few sections as possible; no line is split."""
+    """The lines in as few sections as possible; no line is split, and one that alone is too long is cut."""
     return [{"type": "section", "text": mrkdwn(text)} for text in _packed(lines, limits.SECTION)]
 
 
@@ -110,11 +111,17 @@ def actions(buttons: Sequence[Block]) -> list[Block]:
 
 def _packed(lines: Iterable[str], limit: int) -> list[str]:
     texts: list[str] = []
-    for each in lines:
-        if not each:
-            continue
+    for each in (_within(line, limit) for line in lines if line):
         if texts and len(texts[-1]) + 1 + len(each) <= limit:
             texts[-1] += "\n" + each
         else:
             texts.append(each)
     return texts
+
+
+def _within(line: str, limit: int) -> str:
+    """Slack refuses the whole message for one text that is too long. No escape, mention or link is cut in two."""
+    return line if len(line) <= limit else f"{_HALF.sub('', line[: limit - 1])}…"
+
+
+_HALF = re.compile(r"(?:<[^>]*|&\w{0,4})\Z")
