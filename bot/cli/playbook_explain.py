@@ -21,6 +21,7 @@ from bot.domain.playbooks.language import (
     Playbook,
     ReadState,
     RecommendState,
+    ReturnState,
     State,
     WatchState,
     kind_of,
@@ -56,8 +57,7 @@ def explained(compiled: CompiledPlaybook) -> Iterator[str]:
 
 
 def _exits(playbook: Playbook, name: str, state: State) -> Iterator[str]:
-    if not isinstance(state, EndState) and state.at_most is not None:
-        yield _exit(f"entered more than {_times(state.at_most)}", "", state.beyond)
+    yield from _limit(state)
     match state:
         case ReadState():
             yield from _of_read(state)
@@ -79,12 +79,19 @@ def _exits(playbook: Playbook, name: str, state: State) -> Iterator[str]:
             yield from _parked(state.parked)
         case DivertState():
             yield from _of_divert(state)
+        case ReturnState():
+            yield from _of_return(state)
         case EndState():
             yield f"ends the incident as '{state.end}', or goes back to the playbook that diverted here"
             if any(isinstance(other, ChangeState) for other in playbook.states.values()):
                 yield "a canary, a cordon, an isolated replica or half a rollout is left → people decide first"
         case _:
             assert_never(state)
+
+
+def _limit(state: State) -> Iterator[str]:
+    if not isinstance(state, EndState) and state.at_most is not None:
+        yield _exit(f"entered more than {_times(state.at_most)}", "", state.beyond)
 
 
 def _of_read(state: ReadState) -> Iterator[str]:
@@ -150,6 +157,11 @@ def _of_divert(state: DivertState) -> Iterator[str]:
         if OTHERWISE not in state.returns and set(ENDS) - state.returns.keys():
             yield _exit(f"'{state.divert}' ends otherwise", "", "")
     yield _exit(f"no divert to '{state.divert}'", "its file has faults, or this run was diverted too often", "")
+
+
+def _of_return(state: ReturnState) -> Iterator[str]:
+    yield f"goes back to the playbook that diverted here, as '{state.end}'"
+    yield _exit("later", "before the incident ends; at once where nothing diverted here", state.later)
 
 
 def _parked(is_parked: bool) -> Iterator[str]:

@@ -148,6 +148,16 @@ KEYS = {
         "fresh incident; a watch that reads the probe alert_again receives the alert itself",
         ("patch: {ask: Is the patch there?, choices: {there: {label: It is there, to: look}}, parked: true}",),
     ),
+    "return": (
+        "a kind of state: the playbook that diverted here goes on, and what is left to do here comes before the "
+        "incident ends; where nothing diverted here, it comes at once",
+        (
+            "elsewhere:",
+            "  return: fixed",
+            "  to_do: Give the node to the hardware team.",
+            "  later: ticket",
+        ),
+    ),
     "runbook": (
         "of a state or an include: the step of your runbook; on the card, the request, the graph and the report",
         ("runbook: {step: 2. Relieve the queue, url: https://wiki.example/queue}",),

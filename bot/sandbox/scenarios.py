@@ -329,6 +329,19 @@ ENGINE_DIES = Scenario(
     verified_by="",
     endings=("handed_over",),
 )
+DIES_OF_ITS_GPU = Scenario(
+    name="dies-of-its-gpu",
+    what="an engine dies since its GPU fell off the bus (XID 79); users are served before somebody takes the node",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    fault={"kind": "dies", "after": 20.0},
+    gpu={"full_csv": True, "xid": 79},
+    rule="crash",
+    answers={"Who took it?": "It is taken"},
+    filled={"ticket": "HW-4711", "receiver": "Kim, hardware"},
+    windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
+    endings=("fixed",),
+)
 PROBE_FAILS = Scenario(
     name="probe-fails",
     what="an engine hangs, so its liveness probe fails, and its kubelet ends the container",
@@ -709,6 +722,6 @@ SCENARIOS = {
         *(SHEDDING_ALREADY, SICK_NODE, CRASHES, BUSY, BLIND),
         *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, KIND_UNKNOWN),
         *(EAGER_FALLBACK, SCATTERED, COMPACTS),
-        *(GPU_FAULT, HOT_NODE, SLO_BREACH, SLOW_REPLICA, CRASH_LOOP, ENGINE_DIES, PROBE_FAILS),
+        *(GPU_FAULT, HOT_NODE, SLO_BREACH, SLOW_REPLICA, CRASH_LOOP, ENGINE_DIES, DIES_OF_ITS_GPU, PROBE_FAILS),
     )
 }

@@ -33,6 +33,12 @@ SLOW_REPLICA: tuple[Branch, ...] = (
 ENGINE_DIES: tuple[Branch, ...] = (
     (scenarios.ENGINE_DIES, ["look", "died", "unclear", "stays_up", "died", "unclear", "handed_over"]),
 )
+DIES_OF_ITS_GPU: tuple[Branch, ...] = (
+    (
+        scenarios.DIES_OF_ITS_GPU,
+        ["to_gpu_fault", "cordon_node", "more", "elsewhere", "stays_up", "verify_calm", "ticket", "isolated_end"],
+    ),
+)
 PROBE_FAILS: tuple[Branch, ...] = (
     (scenarios.PROBE_FAILS, ["look", "class", "kill", "stays_up", "verify_calm", "fixed_end"]),
 )
@@ -46,6 +52,7 @@ PROBE_FAILS: tuple[Branch, ...] = (
         pytest.param(SERVING, id="slo-and-crash-loop"),
         pytest.param(SLOW_REPLICA, id="slow-replica"),
         pytest.param(PROBE_FAILS, id="probe-fails"),
+        pytest.param(DIES_OF_ITS_GPU, id="dies-of-its-gpu"),
     ],
 )
 def test_a_playbook_comes_from_its_alert_to_a_verified_end(branches: tuple[Branch, ...]) -> None:

@@ -536,7 +536,6 @@ SAYS_SO = {
     ("inference-slo-breach", "trail"): "the short window has given the verdict; the long one only trails it",
     ("kv-compression-no-savings", "gather"): "nothing is judged by it: the next states read for themselves",
     ("vllm-oom-triage", "gather"): "nothing is judged by it: the next states read for themselves",
-    ("gpu-fault", "recovered"): "the node goes to the hardware team either way, and the thread says what did not hold",
 }
 
 

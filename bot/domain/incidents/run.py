@@ -195,6 +195,23 @@ class Frame(_Frozen):
     findings: Findings = Field(default_factory=Findings)
 
 
+class ToDo(_Frozen):
+    """What a playbook left to do when it returned from a divert: the incident comes to it before it ends."""
+
+    playbook: str
+    state: str
+    text: str
+    """What is to do, for people."""
+    findings: Findings = Field(default_factory=Findings)
+
+
+class Conclusion(_Frozen):
+    """How the incident ended, but for what is left to do."""
+
+    ending: str
+    text: str
+
+
 class Offer(_Frozen):
     """Another playbook of this incident: an alert matches it, or it gave way. A person may move the run to it."""
 
@@ -353,6 +370,10 @@ class Run(_Frozen):
     """Digest of the bundle with its effective settings: a run keeps the bundle it started with."""
     frames: tuple[Frame, ...] = ()
     """The diverts that it will return from, the innermost last."""
+    to_do: tuple[ToDo, ...] = ()
+    """What is left to do before the incident ends, in order."""
+    conclusion: Conclusion | None = None
+    """How it ended, while it does what was left to do."""
     diverts: int = 0
     """How often it was diverted to another playbook."""
     offers: dict[str, Offer] = Field(default_factory=dict)

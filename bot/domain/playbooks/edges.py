@@ -13,6 +13,7 @@ from bot.domain.playbooks.language import (
     Playbook,
     ReadState,
     RecommendState,
+    ReturnState,
     State,
     WatchState,
 )
@@ -97,6 +98,8 @@ def _edges(state: State) -> list[Edge]:
             taken = Edge("taken", state.taken, ("taken",), "taken", by_person=True)
             returned = [Edge(f"returned:{end}", to, ("returns", end), end) for end, to in (state.returns or {}).items()]
             return [taken, _edge("expired", state.expired), *returned]
+        case ReturnState():
+            return [_edge("later", state.later)]
         case EndState():
             return []
         case _:

@@ -223,6 +223,20 @@ End = Literal["fixed", "unproven", "self_cleared", "handed_over", "backed_out", 
 ENDS: tuple[str, ...] = get_args(End)
 
 
+class ReturnState(_Passed):
+    """The playbook that diverted here goes on, and what is left to do here comes before the incident ends.
+
+    Where nothing diverted here, `later` follows at once.
+    """
+
+    end: End = Field(alias="return")
+    """How the divert ends."""
+    later: str
+    """The next state of this playbook: once the incident has nothing else to do before it ends."""
+    to_do: str
+    """What is left to do, for people."""
+
+
 class EndState(_State):
     """The incident ends, or the divert that led to this playbook."""
 
@@ -239,6 +253,7 @@ KINDS: dict[str, type[_State]] = {
     "change": ChangeState,
     "watch": WatchState,
     "divert": DivertState,
+    "return": ReturnState,
     "end": EndState,
     "read": ReadState,
 }
@@ -259,6 +274,7 @@ State = Annotated[
     | Annotated[ChangeState, Tag("(change)")]
     | Annotated[WatchState, Tag("(watch)")]
     | Annotated[DivertState, Tag("(divert)")]
+    | Annotated[ReturnState, Tag("(return)")]
     | Annotated[EndState, Tag("(end)")],
     Discriminator(state_kind),
 ]

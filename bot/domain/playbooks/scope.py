@@ -17,6 +17,7 @@ from bot.domain.playbooks.language import (
     Playbook,
     ReadState,
     RecommendState,
+    ReturnState,
     State,
     WatchState,
 )
@@ -106,6 +107,8 @@ def texts_of(state: State) -> dict[str, str]:
                 for word in ("label", "effect", "why_not"):
                     texts[f"{key}.{word}"] = getattr(option, word)
             return texts
+        case ReturnState():
+            return {"to_do": state.to_do}
         case EndState() | WatchState():
             return {"say": state.say}
         case _:

@@ -115,7 +115,8 @@ def signal_kind(value: Any) -> str:
 
 def tag(value: Any, kinds: Iterable[str]) -> str:
     """The tag of a union's member; in brackets, so that it never equals a key of a file."""
-    keys = value if isinstance(value, dict) else getattr(type(value), "model_fields", ())
+    fields = getattr(type(value), "model_fields", {})
+    keys = value if isinstance(value, dict) else {field.alias or name for name, field in fields.items()}
     return next((f"({kind})" for kind in kinds if kind in keys), "()")
 
 

@@ -3,7 +3,7 @@
 All its alerts are resolved, and every check of `calm.for` found the playbook's `calm` true, or no workload. Unknown is
 neither. A parked incident without alerts, which a person opened by hand, ends only where the workload is gone: what the
 person saw may be in no signal. What needs a person's decision keeps it open: a change that a person asked for
-meanwhile, a change between its calls, and a canary, a cordon or an isolated replica.
+meanwhile, a change between its calls, what a playbook left to do, and a canary, a cordon or an isolated replica.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def _may_end(draft: Draft) -> bool:
         and run.playbook in draft.bundle.playbooks
         and draft.playbook.playbook.calm is not None
         and not residual.residual_changes(run)
+        and not run.to_do
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.incidents.machine import parking, questions, residual, severity
+from bot.domain.incidents.machine.conclusion import conclusion_of
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.offered_patch import to_commit
 from bot.domain.incidents.run import (
@@ -15,10 +16,12 @@ from bot.domain.incidents.run import (
     PARKED_REMINDER,
     ActiveChange,
     ActiveWatch,
+    Conclusion,
     Findings,
     Frame,
     Offer,
     Run,
+    ToDo,
     Visit,
 )
 from bot.domain.playbooks.language import (
@@ -28,6 +31,7 @@ from bot.domain.playbooks.language import (
     EndState,
     ReadState,
     RecommendState,
+    ReturnState,
     WatchState,
 )
 
@@ -112,6 +116,8 @@ def _begin_work(draft: Draft, name: str, *, chosen_by: str) -> None:
             _hand_over(draft, state, chosen_by=chosen_by)
         case DivertState():
             divert(draft, state)
+        case ReturnState():
+            _return_early(draft, state)
         case EndState():
             end(draft, state)
 
@@ -221,16 +227,29 @@ def take(draft: Draft, offer: Offer, *, because: str) -> None:
     others = {name: other for name, other in draft.run.offers.items() if name != offer.playbook}
     bundle = draft.bundle.offered[offer.playbook]
     # What the other playbook had found is in the thread. It is not what this one is about.
-    draft.set(frames=(), offers=others, digest=offer.digest, title=offer.title, diagnosis="", cause="")
+    draft.set(frames=(), offers=others, digest=offer.digest, title=offer.title, diagnosis="", cause="", conclusion=None)
     draft.bundle = replace(bundle, offered={name: b for name, b in draft.bundle.offered.items() if name in others})
     begin(draft, offer.playbook, because=because)
 
 
-def come_back(draft: Draft, ended: EndState) -> None:
+def come_back(draft: Draft, end: str, text: str) -> None:
     """Leave the divert by the end that the other playbook reached."""
-    left, text = draft.run.playbook, draft.text("say")
-    because = f"{left} ended with '{ended.end}'" + (f": {text}" if text else "")
-    _return(draft, ended.end, because, data={"from": left, "end": ended.end})
+    left = draft.run.playbook
+    because = f"{left} ended with '{end}'" + (f": {text}" if text else "")
+    _return(draft, end, because, data={"from": left, "end": end})
+
+
+def _return_early(draft: Draft, state: ReturnState) -> None:
+    """Let the playbook that diverted here go on. What is left to do here comes before the incident ends."""
+    if not draft.run.frames:
+        go(draft, "later")
+        return
+    text = draft.text("to_do")
+    to_do = ToDo(playbook=draft.run.playbook, state=state.later, text=text, findings=draft.run.findings)
+    others = (other for other in draft.run.to_do if (other.playbook, other.text) != (to_do.playbook, to_do.text))
+    draft.set(to_do=(*others, to_do))
+    draft.post_note(f"To do before this incident ends: {text}")
+    come_back(draft, state.end, f"still to do: {text}")
 
 
 def _frames_up_to(run: Run, playbook: str) -> tuple[Frame, ...]:
@@ -260,28 +279,46 @@ def end(draft: Draft, state: EndState) -> None:
     what to do with them.
     """
     if draft.run.frames:
-        come_back(draft, state)
+        come_back(draft, state.end, draft.text("say"))
         return
     if before := _gave_way(draft):
         because = f"'{draft.playbook.playbook.title}' ended with '{state.end}', and the alerts before it still fire"
         take(draft, before, because=because)
         return
+    concluded = conclusion_of(draft, state)
+    if concluded.ending != "handed_over" and _do_what_is_left(draft, concluded):
+        return
     if residual.residual_changes(draft.run):
         questions.ask_about_residual_changes(draft)
         return
-    if state.end == "fixed" and (given_back := _nodes_given_back(draft.run)):
+    if concluded.ending == "fixed" and (given_back := _nodes_given_back(draft.run)):
         close(
             draft,
             "backed_out",
             f"{', '.join(given_back)}. What was wrong there is not repaired.",
         )
         return
-    if state.end == "self_cleared" and (held := ", ".join(draft.run.in_place)):
+    if concluded.ending == "self_cleared" and (held := ", ".join(draft.run.in_place)):
         close(
             draft, RESOLVED_AFTER_A_CHANGE, f"It is calm after this change, which was not verified under load: {held}."
         )
         return
-    close(draft, state.end, draft.text("say"))
+    close(draft, concluded.ending, concluded.text)
+
+
+def _do_what_is_left(draft: Draft, concluded: Conclusion) -> bool:
+    """Begin the first thing that a playbook left to do; False if there is none, or its playbook is not there."""
+    for place, to_do in enumerate(draft.run.to_do):
+        playbook = draft.bundle.playbooks.get(to_do.playbook)
+        if playbook is not None and to_do.state in playbook.playbook.states:
+            others = (*draft.run.to_do[:place], *draft.run.to_do[place + 1 :])
+            before = draft.run.playbook
+            draft.set(to_do=others, conclusion=concluded, playbook=to_do.playbook, findings=to_do.findings)
+            data = {"from": before, "to": to_do.playbook, "returns": False}
+            draft.record("diverted", f"back in {to_do.playbook} — still to do: {to_do.text}", data=data)
+            enter(draft, to_do.state, because=f"{before} ended with '{concluded.ending}'")
+            return True
+    return False
 
 
 def _nodes_given_back(run: Run) -> list[str]:
@@ -301,6 +338,9 @@ def _gave_way(draft: Draft) -> Offer | None:
 
 
 def close(draft: Draft, ending: str, text: str) -> None:
+    if draft.run.to_do:
+        still = " ".join(to_do.text for to_do in draft.run.to_do)
+        text = f"{text} Still to do: {still}".strip()
     for about in ("change", "request", "question"):
         draft.clear_deadlines(about)
     draft.set_deadline(NEXT_STATUS, None)

@@ -39,17 +39,26 @@ def park(draft: Draft, *, unanswered: bool = False, reads_alerts: bool = False) 
 
 
 def _let_go(draft: Draft) -> None:
-    """Return the alerts of playbooks that gave way to the intake: a fresh incident takes them up again."""
-    for offer in [each for each in draft.run.offers.values() if each.gave_way]:
-        alerts = [draft.run.alerts[name] for name in offer.alerts if name in draft.run.alerts]
-        for alert in alerts:
-            if alert.status == "firing":
-                draft.record("alert", f"{alert.name} still fires: routed again, to a fresh incident")
-                effect_id = f"route/{draft.run.visit.number}/{alert.fingerprint}"
-                draft.want(RouteAgain(effect_id=effect_id, alert=alert))
-        others = {name: other for name, other in draft.run.offers.items() if name != offer.playbook}
-        kept = {name: alert for name, alert in draft.run.alerts.items() if name not in offer.alerts}
-        draft.set(offers=others, alerts=kept)
+    """Return the alerts that are for other playbooks to the intake: a fresh incident takes them up.
+
+    Other playbooks are those that gave way, and those of less urgent alerts that only joined.
+    """
+    run = draft.run
+    gave_way = {name for offer in run.offers.values() if offer.gave_way for name in offer.alerts}
+    own = [
+        draft.bundle.playbooks.get(name)
+        for name in (run.playbook, draft.bundle.entry, *(each.playbook for each in run.frames))
+    ]
+    kept = {}
+    for name, alert in run.alerts.items():
+        is_firing = alert.status == "firing"
+        is_own = any(playbook is not None and playbook.opens_on(alert.labels) for playbook in own)
+        if name not in gave_way and (is_own or not is_firing):
+            kept[name] = alert
+        elif is_firing:
+            draft.record("alert", f"{alert.name} still fires: routed again, to a fresh incident")
+            draft.want(RouteAgain(effect_id=f"route/{run.visit.number}/{name}", alert=alert))
+    draft.set(offers={name: offer for name, offer in run.offers.items() if not offer.gave_way}, alerts=kept)
 
 
 def leave(draft: Draft) -> None:

@@ -17,8 +17,9 @@ from bot.domain.approvals.grant import (
 from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged, Pressed
 from bot.domain.incidents.machine import advising, changing, diverting, entering, events, questions, residual
+from bot.domain.incidents.machine.conclusion import conclusion_of
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Question, Run
+from bot.domain.incidents.run import Conclusion, Question, Run
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.form import answers as form_answers
 from bot.domain.kernel.form import in_words, problems
@@ -318,9 +319,10 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     elif answer == questions.KEEP:
         draft.set(lead=press.user)
         state = draft.playbook.state(draft.run.visit.state)
-        ending, text = (state.end, draft.text("say")) if isinstance(state, EndState) else ("handed_over", "")
-        kept = "A person took over the changes still in place."
-        entering.close(draft, ending, f"{text} {kept}" if text else kept)
+        kept, ended = "A person took over the changes still in place.", Conclusion(ending="handed_over", text="")
+        if isinstance(state, EndState):
+            ended = conclusion_of(draft, state)
+        entering.close(draft, ended.ending, f"{ended.text} {kept}".strip())
     elif answer == "hand_over":
         draft.set(lead=press.user)
         # The message mentions the lead; the card links this text, and a link can hold no mention.

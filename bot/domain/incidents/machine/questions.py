@@ -8,6 +8,7 @@ from bot.domain.approvals.contacts import Contact
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.incidents.effect import ReadSeries
 from bot.domain.incidents.machine import calling, residual
+from bot.domain.incidents.machine.conclusion import ending_at
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.machine.ledger import with_earlier_undo
 from bot.domain.incidents.run import Question, Run
@@ -134,8 +135,8 @@ def leads_to(draft: Draft, to: str, *, by: str = "") -> str:
             return "Proposes a change, if one is possible."
         case WatchState():
             return f"Changes nothing; watches for up to {lasting(draft.playbook.seconds(state.within))}."
-        case EndState() if not draft.run.frames:
-            return f"Ends the incident: {draft.run.end_called(state.end)}."
+        case EndState() if not draft.run.frames and not draft.run.to_do:
+            return f"Ends the incident: {draft.run.end_called(ending_at(draft.run, state))}."
         case DivertState(divert="people", to_group=group) if group:
             return f"Calls {group}; changes nothing."
         case DivertState(divert="people"):

@@ -22,6 +22,7 @@ from bot.domain.playbooks.language import (
     Playbook,
     ReadState,
     RecommendState,
+    ReturnState,
     State,
     WatchState,
 )
@@ -178,7 +179,7 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
         case DivertState():
             yield from duration((*path, "expires"), state.expires, playbook, settings)
             yield from _divert(path, state, playbook.playbook)
-        case EndState():
+        case ReturnState() | EndState():
             yield from _nothing_read(path, state, playbook)
 
 
@@ -194,6 +195,8 @@ def _nowhere(path: Path, state: State) -> Mistakes:
             exits = [(("none_possible",), state.none_possible)]
         case WatchState():
             exits = [(("held",), state.held), *((("broke", i, "to"), broke.to) for i, broke in enumerate(state.broke))]
+        case ReturnState():
+            exits = [(("later",), state.later)]
         case _:
             pass
     for key, to in exits:

@@ -18,6 +18,7 @@ from bot.domain.playbooks.language import (
     Playbook,
     ReadState,
     RecommendState,
+    ReturnState,
     State,
     WatchState,
 )
@@ -334,5 +335,5 @@ def _values(playbook: Playbook) -> Iterator[str]:
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every, *(broke.for_ for broke in state.broke))
-        elif not isinstance(state, ReadState | RecommendState | EndState):
+        elif not isinstance(state, ReadState | RecommendState | ReturnState | EndState):
             yield state.expires

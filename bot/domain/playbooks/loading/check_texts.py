@@ -17,6 +17,7 @@ from bot.domain.playbooks.language import (
     Playbook,
     ReadState,
     RecommendState,
+    ReturnState,
     State,
     WatchState,
 )
@@ -29,7 +30,7 @@ PLACEHOLDER = "CHANGE_ME"
 READING = 8
 """Characters of a reading in a text."""
 FOR_PEOPLE = frozenset(
-    {"title", "summary", "ask", "recommend", "why", "expected", "say", "label", "effect", "why_not", "note"}
+    {"title", "summary", "ask", "recommend", "why", "expected", "say", "label", "effect", "why_not", "note", "to_do"}
 )
 """Keys whose values are sentences for people."""
 _CUT_OFF = re.compile(r"(\s+)(#\S+)")
@@ -148,6 +149,8 @@ def _texts(state: State) -> Iterator[Sized]:
             yield from ((("why",), state.why, TEXT), (("expected",), state.expected, EXPECTED))
         case DivertState():
             yield ("why",), state.why, TEXT
+        case ReturnState():
+            yield ("to_do",), state.to_do, EXPECTED
         case EndState() | WatchState():
             yield ("say",), state.say, TEXT
         case _:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bot.domain.kernel.errors import Fault
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import did_you_mean
-from bot.domain.playbooks.language import PEOPLE, DivertState, EndState
+from bot.domain.playbooks.language import PEOPLE, DivertState, EndState, ReturnState
 from bot.domain.playbooks.mistakes import Mistake, Path
 
 Known = Mapping[str, CompiledPlaybook | None]
@@ -59,7 +59,7 @@ def ends_of(name: str, known: Known) -> frozenset[str] | None:
             return None
         seen.add(name)
         for state in playbook.playbook.states.values():
-            if isinstance(state, EndState):
+            if isinstance(state, EndState | ReturnState):
                 ends.add(state.end)
             elif isinstance(state, DivertState) and state.divert != PEOPLE and not state.returns:
                 todo += [state.divert] if state.divert not in seen else []

@@ -37,7 +37,7 @@ def role_of(path: Path) -> Role:
             return "template"
         case ("states", _, "recommend") | ("users" | "diagnoses", _, "title" | "say"):
             return "template"
-        case ("states", _, "with", *_) | ("states", _, "ask" | "why" | "expected" | "say"):
+        case ("states", _, "with", *_) | ("states", _, "ask" | "why" | "expected" | "say" | "to_do"):
             return "template"
         case ("signals", _, "ending") | ("calm", "when" | "under_load") | ("users" | "diagnoses", _, "when"):
             return "expression"

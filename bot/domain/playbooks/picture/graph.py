@@ -15,6 +15,7 @@ SHAPES: dict[str, tuple[str, str]] = {
     "change": ("[[", "]]"),
     "watch": ("([", "])"),
     "divert": ("[/", "/]"),
+    "return": ("[\\", "\\]"),
     "end": ("((", "))"),
 }
 _STYLES = (
@@ -23,6 +24,7 @@ _STYLES = (
     "classDef change fill:#fde2e1,stroke:#c0392b",
     "classDef watch fill:#e1f0fd,stroke:#2471a3",
     "classDef divert fill:#eee6f7,stroke:#6c3483",
+    "classDef return fill:#e3f4e3,stroke:#6c3483",
     "classDef end_ fill:#e3f4e3,stroke:#1e8449",
     "classDef read fill:#f7f7f7,stroke:#7f8c8d",
     "classDef current stroke:#000,stroke-width:4px",

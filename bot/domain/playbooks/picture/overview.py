@@ -40,7 +40,7 @@ MAX_STEPS = 9
 """Limit per section; of more steps the last are drawn."""
 MAX_NEXT = 6
 LABEL_CHARACTERS = 24
-STRONGEST = ("change", "recommend", "ask", "divert", "end", "watch", "read")
+STRONGEST = ("change", "recommend", "ask", "divert", "end", "return", "watch", "read")
 PEOPLE = "people"
 OTHER_SECTION = "# "
 """No state can have this name."""

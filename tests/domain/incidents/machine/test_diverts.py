@@ -355,15 +355,146 @@ def test_a_change_that_stopped_half_way_is_decided_first() -> None:
     assert receives_urgent(went).run.playbook == "small"
 
 
-def test_when_the_urgent_playbook_parks_the_alerts_before_it_open_a_fresh_incident() -> None:
-    parks = INNER.replace("playbook: inner", "playbook: urgent\npriority: 90").replace(
-        "    ask: Is it this?\n", "    ask: Is it this?\n    parked: true\n"
+PARKS = Bundle.of(
+    load_text(
+        INNER.replace("playbook: inner", "playbook: urgent\npriority: 90\nopens_on: ['alertname=\"Fire\"']").replace(
+            "    ask: Is it this?\n", "    ask: Is it this?\n    parked: true\n"
+        )
     )
+)
+
+
+def test_when_the_urgent_playbook_parks_the_alerts_before_it_open_a_fresh_incident() -> None:
     went = Story(BUNDLE).opened().reads(0.95).chooses("not_it")
-    bundle = Bundle.of(load_text(parks))
-    went.known[bundle.digest] = bundle
-    offer = Offer(playbook="urgent", title="The urgent one", priority=90, digest=bundle.digest)
-    went.happens(AlertChanged(event_id=went.id(), alert=builders.alert(fingerprint="f2"), offer=offer))
+    went.known[PARKS.digest] = PARKS
+    offer = Offer(playbook="urgent", title="The urgent one", priority=90, digest=PARKS.digest)
+    fire = builders.alert(fingerprint="f2", alertname="Fire")
+    went.happens(AlertChanged(event_id=went.id(), alert=fire, offer=offer))
     assert went.run.parked is not None
     assert [effect.alert.fingerprint for effect in went.effects if isinstance(effect, RouteAgain)] == ["f1"]
     assert (list(went.run.alerts), went.run.offers) == (["f2"], {})
+
+
+def test_when_a_playbook_parks_the_less_urgent_alerts_that_joined_open_a_fresh_incident() -> None:
+    """Nothing treats them while the incident waits, and their repeats would not open one."""
+    reads = "  first: {watch: {readable: 'usage >= 0'}, for: 1s, within: 5m, held: ask, otherwise: ask}\n  ask:\n"
+    text = PARKS.entry_playbook.source.text.replace("start: ask", "start: first").replace("  ask:\n", reads, 1)
+    went = Story(Bundle.of(load_text(text)))
+    went.happens(AlertChanged(event_id=went.id(), alert=builders.alert(alertname="Fire")))
+    for name, status in (("f2", "firing"), ("f3", "resolved")):
+        late = builders.alert(status, fingerprint=name, alertname="UsersWait")
+        went.happens(AlertChanged(event_id=went.id(), alert=late))
+    assert went.watched("held").run.parked is not None
+    assert [effect.alert.fingerprint for effect in went.effects if isinstance(effect, RouteAgain)] == ["f2"]
+    assert list(went.run.alerts) == ["f1", "f3"]
+    assert "UsersWait still fires: routed again, to a fresh incident" in went.texts("alert")
+
+
+# --- what is left to do -----------------------------------------------------------------------------------------------
+
+RETURNS = """
+language: 1
+playbook: inner
+title: The inner one
+signals: {usage: {metric: kv_cache_usage_perc, over: 60s}}
+start: look
+states:
+  look:
+    read: [usage]
+    pick: {node: '"n2"'}
+    go: [{otherwise: elsewhere}]
+    unknown: elsewhere
+  elsewhere: {return: fixed, to_do: 'Give ${picked.node} away.', later: ticket}
+  ticket:
+    ask: Who takes ${picked.node}?
+    choices:
+      taken: {label: It is taken, to: gone}
+      not_it: {label: It was nothing, to: nothing}
+      worse: {label: It is worse, to: worse}
+      again: {label: Look again, to: look}
+    parked: true
+  gone: {end: fixed, say: 'Somebody has ${picked.node}.'}
+  nothing: {end: not_applicable}
+  worse: {end: accepted_degraded, say: It stays as it is.}
+"""
+SAYS = OUTER.replace("  calm: {end: fixed}", "  calm: {end: self_cleared, say: Nobody waits.}")
+LEFT = bundle(outer=SAYS, inner=RETURNS)
+
+
+def returned() -> Story:
+    """The inner playbook has returned, and left something to do."""
+    return Story(LEFT).opened().reads(0.95).reads(0.95)
+
+
+def test_a_return_lets_the_outer_playbook_go_on_and_keeps_what_is_left_to_do() -> None:
+    went = returned()
+    assert (went.run.playbook, went.run.visit.state, went.run.frames) == ("outer", "verify", ())
+    assert [(left.playbook, left.state, left.text) for left in went.run.to_do] == [("inner", "ticket", "Give n2 away.")]
+    assert [post.data["text"] for post in went.run.posts] == ["To do before this incident ends: Give n2 away."]
+    assert went.texts("diverted")[-1] == "back in outer — inner ended with 'fixed': still to do: Give n2 away."
+
+
+def test_what_is_left_to_do_comes_before_the_incident_ends() -> None:
+    went = returned().watched("held")
+    run = went.run
+    assert (run.is_open, run.playbook, run.visit.state, run.to_do) == (True, "inner", "ticket", ())
+    assert run.open_question is not None
+    assert run.open_question.text == "Who takes n2?", "it knows what was picked before it returned"
+    assert run.parked is not None
+    assert went.chooses("taken").run.ending == "self_cleared", "as the outer playbook concluded"
+    assert went.run.posts[-1].data["text"] == "Nobody waits. Somebody has n2."
+
+
+@pytest.mark.parametrize(("answer", "ending"), [("not_it", "self_cleared"), ("worse", "accepted_degraded")])
+def test_what_was_left_to_do_changes_the_end_only_for_the_worse(answer: str, ending: str) -> None:
+    went = returned().watched("held").chooses(answer)
+    assert (went.run.ending, went.run.conclusion is not None) == (ending, True)
+
+
+def test_where_nothing_diverted_here_a_return_goes_on_at_once() -> None:
+    went = Story(Bundle.of(load_text(RETURNS))).opened().reads(0.95)
+    assert (went.run.visit.state, went.run.to_do, went.run.posts[-1].kind) == ("ticket", (), "question")
+    assert went.chooses("taken").run.ending == "fixed"
+    assert went.run.posts[-1].data["text"] == "Somebody has n2."
+
+
+def test_a_return_from_what_was_left_to_do_goes_on_at_once() -> None:
+    went = returned().watched("held").chooses("again").reads(0.95)
+    assert (went.run.playbook, went.run.visit.state, went.run.to_do) == ("inner", "ticket", ())
+    assert went.chooses("taken").run.ending == "self_cleared"
+
+
+def test_the_same_thing_is_left_to_do_once() -> None:
+    went = returned().watched("not_held").reads(0.95).reads(0.95)
+    assert (went.run.visit.state, len(went.run.to_do)) == ("verify", 1)
+
+
+def test_what_somebody_takes_over_is_left_to_them() -> None:
+    outer = SAYS.replace("calm: {end: self_cleared", "calm: {end: handed_over")
+    went = Story(bundle(outer, RETURNS)).opened().reads(0.95).reads(0.95).watched("held")
+    assert (went.run.is_open, went.run.ending) == (False, "handed_over")
+    assert went.run.posts[-1].data["text"] == "Nobody waits. Still to do: Give n2 away."
+
+
+def test_what_is_left_to_do_is_named_where_a_person_closes_and_kept_where_one_reopens() -> None:
+    went = returned().says("resolve")
+    assert went.run.posts[-1].data["text"].endswith("Still to do: Give n2 away.")
+    went.says("reopen", text="it came back").reads(0.1)
+    assert (went.run.playbook, went.run.visit.state, went.run.conclusion is None) == ("inner", "ticket", False)
+
+
+def test_a_reopened_incident_forgets_how_it_ended_before() -> None:
+    went = returned().watched("held").chooses("taken").says("reopen", text="it came back")
+    assert (went.run.conclusion, went.run.visit.state) == (None, "look")
+
+
+def test_what_is_left_to_do_by_a_playbook_that_is_gone_is_named_at_the_end() -> None:
+    went = returned()
+    went.run = went.run.with_(to_do=(went.run.to_do[0].model_copy(update={"state": "former"}),))
+    went.watched("held")
+    assert (went.run.is_open, went.run.posts[-1].data["text"]) == (False, "Nobody waits. Still to do: Give n2 away.")
+
+
+def test_a_more_urgent_playbook_leaves_to_do_what_there_was() -> None:
+    went = receives_urgent(returned())
+    assert (went.run.playbook, len(went.run.to_do)) == ("urgent", 1)
