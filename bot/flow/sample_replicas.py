@@ -15,7 +15,8 @@ import structlog
 from bot.domain.cluster.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
 from bot.domain.cluster.rotation import is_in_rotation, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import has_a_page_for_each_engine, metrics_port, serves, workers_serve
+from bot.domain.cluster.workload import has_a_page_for_each_engine, serves, workers_serve
+from bot.domain.flags.engine_port import engine_port
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.load_log import last_slot, load_point
@@ -244,7 +245,7 @@ def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
             name=name_of(pod),
             uid=uid_of(pod),
             address=dig(pod, "status", "podIP"),
-            port=metrics_port(pod),
+            port=engine_port(pod),
             role="canary" if CANARY_LABEL in labels_of(pod) else "target",
             in_rotation=is_in_rotation(pod, snapshot) if is_read else None,
             node=dig(pod, "spec", "nodeName") or "",

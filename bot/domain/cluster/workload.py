@@ -30,8 +30,6 @@ REVISION_HASH_LABEL = "controller-revision-hash"
 STATEFUL_SET_LABELS = frozenset({POD_INDEX_LABEL, REVISION_HASH_LABEL, "statefulset.kubernetes.io/pod-name"})
 """Labels that the StatefulSet controller itself sets on its pods."""
 LEADER = "0"
-METRICS_PORT_NAMES = ("http", "metrics")
-DEFAULT_PORT = 8000
 _SERVES_ON_EACH_POD = re.compile(r"--data[-_]parallel[-_](?:hybrid|external)[-_]lb\b|(?<!\S)-dp[he](?!\S)")
 """Flags of an engine that leaves the balance between nodes to the router. Else only the leader has an API server."""
 _SERVES_ON_EACH_PORT = re.compile(r"--data[-_]parallel[-_]multi[-_]port[-_]external[-_]lb\b|(?<!\S)-dpm(?!\S)")
@@ -146,10 +144,3 @@ def _says(pod: Obj, flag: re.Pattern[str]) -> bool:
     containers = dig(pod, "spec", "containers") or []
     words = [word for one in containers for part in ("command", "args") for word in one.get(part) or []]
     return any(flag.search(str(word)) for word in words)
-
-
-def metrics_port(pod: Obj) -> int:
-    """Returns the engine's port: the one named for it, else vLLM's default."""
-    containers = dig(pod, "spec", "containers") or []
-    named = {port.get("name"): port["containerPort"] for c in containers for port in c.get("ports") or []}
-    return next((int(named[name]) for name in METRICS_PORT_NAMES if name in named), DEFAULT_PORT)

@@ -79,7 +79,7 @@ def test_the_job_is_the_templates_under_a_name_of_the_incidents_own() -> None:
     assert call.body["metadata"]["annotations"]["incident-bot/incident"] == "INC-42"
     assert "ownerReferences" not in call.body["metadata"]
     (container,) = call.body["spec"]["template"]["spec"]["containers"]
-    assert container["env"][0] == {"name": "TASK", "value": "gsm8k"}
+    assert {"name": "TASK", "value": "gsm8k"} in container["env"]
     assert plan.risk == "low"
 
 
@@ -87,12 +87,13 @@ def test_variables_replace_those_of_the_template_and_a_replica_is_named_by_its_a
     plan = planned("run_job", EVAL | {"replica": "llm-2", "env": {"LIMIT": 200.0, "FAST": True}}, seen())
     (container,) = plan.calls[0].body["spec"]["template"]["spec"]["containers"]
     assert container["env"] == [
-        {"name": "TASK", "value": "gsm8k"},
+        # First, because Kubernetes fills `$(TARGET_URL)` in the ones after it only.
         {"name": "LIMIT", "value": "200"},
         {"name": "FAST", "value": "true"},
         {"name": "TARGET_URL", "value": "http://127.1.1.2:8000"},
         {"name": "TARGET_POD", "value": "llm-2"},
         {"name": "TARGET_WORKLOAD", "value": "llm"},
+        {"name": "TASK", "value": "gsm8k"},
     ]
     assert grade(plan, "rotation") == "warning"
     assert plan.expected == "people whose requests llm-2 serves may wait longer while the Job runs"

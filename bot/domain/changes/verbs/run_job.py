@@ -33,7 +33,7 @@ from bot.domain.cluster.objects import (
 )
 from bot.domain.cluster.rotation import is_in_rotation
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import metrics_port
+from bot.domain.flags.engine_port import engine_port
 from bot.domain.kernel.errors import impossible
 from bot.domain.kernel.redaction import shown_value
 
@@ -126,7 +126,7 @@ def _about(pod: Obj | None, snapshot: ClusterSnapshot) -> dict[str, str]:
         raise impossible(f"{name_of(pod)} has no address yet", "wait until it is Ready")
     host = f"[{address}]" if ":" in address else address
     return {
-        URL_VARIABLE: f"http://{host}:{metrics_port(pod)}",
+        URL_VARIABLE: f"http://{host}:{engine_port(pod)}",
         POD_VARIABLE: name_of(pod),
         WORKLOAD_VARIABLE: name_of(snapshot.workload or {}),
     }
@@ -141,7 +141,8 @@ def _job(template: Obj, context: PlanContext, seconds: float, variables: Mapping
     spec["ttlSecondsAfterFinished"] = max(int(spec.get("ttlSecondsAfterFinished", DAY)), HOUR)
     for container in dig(spec, "template", "spec", "containers") or []:
         kept = [entry for entry in container.get("env") or [] if entry.get("name") not in variables]
-        container["env"] = [*kept, *({"name": name, "value": value} for name, value in variables.items())]
+        # Kubernetes fills a reference from the variables before it only.
+        container["env"] = [*({"name": name, "value": value} for name, value in variables.items()), *kept]
     ours = {JOB_LABEL: context.slug, "app.kubernetes.io/managed-by": "incident-bot"}
     notes = {INCIDENT_ANNOTATION: context.incident_id, MANUAL_ANNOTATION: "manual"}
     return {
