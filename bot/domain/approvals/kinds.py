@@ -137,7 +137,7 @@ def kind_of(plan: Plan, earlier: Iterable[Plan] = ()) -> str:
 
 def kind_of_edits(names: Collection[str]) -> str:
     """Returns `client_contract` or `answer_quality` if an edit is of that sort; else empty."""
-    touched = set(names)
+    touched = {name.partition(".")[0] for name in names}  # a key of a JSON flag edits that flag
     return QUALITY if touched & QUALITY_EDITS else CONTRACT if touched & CONTRACT_EDITS else ""
 
 

@@ -153,9 +153,11 @@ def _without_directions(wanted: Any) -> tuple[Any, dict[str, str]]:
 
 def _move(edit: FlagEdit, before: FlagsInSpec, engine: Engine, declared: str) -> Move:
     default = engine.default(edit.flag)
-    return Move(
-        edit.flag, before.values.get(edit.flag, default), default if edit.value is None else edit.value, declared
-    )
+    written = before.values.get(edit.flag)
+    # `8k` is a number too, so that a raise is known as one.
+    number = None if written is None else number_of(written, engine.table, edit.flag)
+    now = default if written is None else written if number is None else number
+    return Move(edit.flag, now, default if edit.value is None else edit.value, declared)
 
 
 def _followed(workload: Obj, other: PodTemplate, leader: _Change) -> _WrittenTemplate:
@@ -226,18 +228,22 @@ def _with_variable(written: Written, edit: EnvEdit, path: str, lines: _Lines) ->
     held = written.text(place)
     entries: list[Obj] = list(held) if isinstance(held, list) else []
     present = [number for number, entry in enumerate(entries) if entry["name"] == edit.name]
+    # The API server leaves an empty value out.
+    valued = {"value": edit.value} if edit.value else {}
     if edit.value is None:
         new = [entry for entry in entries if entry["name"] != edit.name]
     elif not present:
-        new = [*entries, {"name": edit.name, "value": edit.value}]
+        new = [*entries, {"name": edit.name, **valued}]
     else:
         number = present[-1]
         if "valueFrom" in entries[number]:
             raise impossible(f"{edit.name} comes from {_source(entries[number])}, not from the pod template")
-        new = [*entries[:number], {**entries[number], "value": edit.value}, *entries[number + 1 :]]
+        kept = {key: value for key, value in entries[number].items() if key != "value"}
+        new = [*entries[:number], kept | valued, *entries[number + 1 :]]
     if new == entries:
         return written
-    was = entries[present[-1]].get("value", "(from elsewhere)") if present else None
+    last = entries[present[-1]] if present else {}
+    was = last.get("value", "(from elsewhere)" if "valueFrom" in last else "") if present else None
     lines.add("", changed(f"env {edit.name}", f"{lines.root}{path}/env", was, edit.value))
     return written.with_text(place, new)
 

@@ -281,6 +281,19 @@ def _runs(pod: Obj, workload: Obj | None) -> bool:
     running = {one.get("name"): one for one in dig(pod, "spec", "containers") or []}
     return all(
         all(one.get(key) == running.get(one.get("name"), {}).get(key) for key in ("image", "command", "args"))
-        and all(each in (running[one.get("name")].get("env") or []) for each in one.get("env") or [])
+        and all(_as_stored(each) in _env_of(running[one.get("name")]) for each in one.get("env") or [])
         for one in dig(template, "spec", "containers") or []
     )
+
+
+def _env_of(container: Obj) -> list[Obj]:
+    return [_as_stored(each) for each in container.get("env") or []]
+
+
+def _as_stored(variable: Obj) -> Obj:
+    """As the API server stores a pod's variable. It does not know the templates of a LeaderWorkerSet."""
+    stored = {key: value for key, value in variable.items() if key != "value" or value != ""}
+    source = {kind: dict(fields) for kind, fields in (stored.get("valueFrom") or {}).items()}
+    source.get("fieldRef", {}).setdefault("apiVersion", "v1")
+    source.get("resourceFieldRef", {}).setdefault("divisor", "0")
+    return stored | ({"valueFrom": source} if source else {})

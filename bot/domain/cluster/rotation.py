@@ -127,6 +127,15 @@ def in_order_of_leaving(pods: Iterable[Obj], snapshot: ClusterSnapshot) -> list[
     )
 
 
+def ends_first(pod: Obj, other: Obj) -> bool:
+    """Whether a ReplicaSet that needs one pod fewer ends `pod` before `other`, whatever their deletion costs."""
+    return _rank(pod) < _rank(other)
+
+
+def _rank(pod: Obj) -> tuple[bool, bool, bool]:
+    return bool(dig(pod, "spec", "nodeName")), dig(pod, "status", "phase") != "Pending", is_ready(pod)
+
+
 def _created_at(pod: Obj) -> str:
     return str(dig(pod, "metadata", "creationTimestamp") or "")
 

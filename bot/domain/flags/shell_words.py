@@ -116,7 +116,7 @@ def _of_reference(script: Script, part: _Part, spot: Spot) -> list[Word]:
     known = script.variables.by_name.get(part.name)
     if not part.is_known:
         return [Word(part.text, spot, in_shell=True, is_open=True)]
-    if known is None or known.text is None:
+    if known is None or not known.text:
         return [Word(text, spot, in_shell=True) for text in part.text.split()]
     return split_words(known, script.variables, spot, in_shell=True)
 

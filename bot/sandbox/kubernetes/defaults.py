@@ -107,6 +107,11 @@ def _container(container: Obj) -> None:
         resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
     for port in container.get("ports", []):
         port.setdefault("protocol", "TCP")
+    for variable in container.get("env", []):
+        if variable.get("value") == "":
+            del variable["value"]
+        if "fieldRef" in variable.get("valueFrom", {}):
+            variable["valueFrom"]["fieldRef"].setdefault("apiVersion", "v1")
     for name in ("readinessProbe", "livenessProbe", "startupProbe"):
         if name in container:
             _probe(container[name])

@@ -301,13 +301,15 @@ def test_each_kind_asks_what_the_operations_manual_says() -> None:
     [
         (
             "client_contract",
-            ["--max-model-len", "--max-num-queued-reqs", "--max-num-queued-tokens", "--override-generation-config"],
+            ["--max-model-len", "--max-num-queued-reqs", "--max-num-queued-tokens", "--override-generation-config",
+             "--override-generation-config.max_new_tokens"],
         ),
         (
             "answer_quality",
             [
                 "--kv-cache-dtype", "--attention-backend", "--attention-config", "--quantization", "--dtype", "--model",
                 "VLLM_ATTENTION_BACKEND", "ENABLE_TRIATTENTION", "TRIATTN_RUNTIME_KV_BUDGET",
+                "--attention-config.backend",
             ],
         ),
         ("", ["--max-num-seqs", "NCCL_DEBUG"]),

@@ -517,3 +517,31 @@ def test_a_numbered_replica_on_a_silent_node_is_never_gone_so_it_is_not_made_aga
     assert (result.outcome, "gpu-node-2 does not report" in result.reason) == ("impossible", True), result.reason
     assert "node.kubernetes.io/out-of-service" in result.hint
     assert planned(verb, arguments, replace(seen, nodes=(node(1), node(2, is_ready=False), node(3)))).calls
+
+
+POD_IP = {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        pytest.param(
+            {"valueFrom": POD_IP}, {"valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}
+        ),
+        pytest.param({"value": ""}, {}),
+        pytest.param({"value": "1"}, {"value": "1"}),
+    ],
+)
+def test_a_group_runs_its_template_also_with_what_the_api_server_fills_in(written: Obj, stored: Obj) -> None:
+    """It knows pods, and not the templates of a LeaderWorkerSet: the rollout would never end."""
+    workload = group_set()
+    containers = workload["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]["containers"]
+    containers[0]["env"] = [{"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", **written}]
+    plan = planned("set_flags", {"edits": CAP}, group_world(workload))
+    after = applied(plan.calls[0].body, workload)
+    pods = (*group(0, after), *group(1, after))
+    for each in (one for pod in pods for one in pod["spec"]["containers"] if "env" in one):
+        each["env"] = [{"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", **stored}]
+    wait = plan.steps[-1]
+    assert isinstance(wait, Wait)
+    assert progress(wait, group_world(after, pods=pods)).state == "done"

@@ -402,6 +402,16 @@ def test_a_replica_is_evicted_if_the_added_one_is_not_the_only_change(replicas: 
     assert [call.method for call in planned("replace_replica", ONE, seen, context).calls] == ["evict"]
 
 
+@pytest.mark.parametrize("unready", [5, 4], ids=["the-added-one-starts", "another-one-crashes"])
+def test_a_replica_is_evicted_while_the_controller_would_end_another_one_first(unready: int) -> None:
+    """A ReplicaSet ends what is not Ready first, whatever its deletion cost."""
+    pods = tuple(pod(number, is_ready=number != unready) for number in range(1, 6))
+    ready = endpoint_slice(*(each for number, each in enumerate(pods, 1) if number != unready))
+    seen = snapshot(workload=deployment(replicas=5), pods=pods, endpoint_slices=(ready,))
+    calls = planned("replace_replica", ONE, seen, added_one(snapshot())).calls
+    assert [call.method for call in calls] == ["evict"]
+
+
 def created(number: int, at: str) -> Obj:
     made = pod(number)
     return {**made, "metadata": {**made["metadata"], "creationTimestamp": at}}

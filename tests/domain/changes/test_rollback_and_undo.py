@@ -401,3 +401,23 @@ def test_what_only_cleaned_up_is_no_change_that_stays() -> None:
     ledger = (entry(canary, verb="canary", undone_by="INC-42/R3/0", call_id="INC-42/R2/0"), entry(call), removed)
     plan = planned("undo", {"of": "last"}, snapshot(workload=applied(call.body, deployment())), with_ledger(*ledger))
     assert not [each for each in plan.circumstances if each.name == "stays"]
+
+
+@pytest.mark.parametrize("part", ["initContainers", "containers", "header"])
+def test_a_literal_secret_is_not_shown_among_the_differences(part: str) -> None:
+    secrets, made = ("correct-horse-1", "correct-horse-2"), []
+    for secret in secrets:
+        one = template()
+        spec = one["spec"]
+        if part == "header":
+            headers = [{"name": "X-Api-Key", "value": secret}]
+            spec["containers"][0]["livenessProbe"] = {"httpGet": {"path": "/", "port": 8000, "httpHeaders": headers}}
+        else:
+            env = [{"name": "AWS_SECRET_ACCESS_KEY", "value": secret}]
+            spec.setdefault(part, []).append({"name": "fetch", "image": "fetch:1", "env": env})
+        made.append(one)
+    old, new = made
+    seen = snapshot(workload=deployment(new), replica_sets=(replica_set(1, old), replica_set(2, new)))
+    plan = planned("rollback", {}, seen)
+    shown = [f"{each!r} {each.text}" for each in plan.calls[0].differences] + [each.text for each in plan.circumstances]
+    assert not any(secret in text for secret in secrets for text in shown)

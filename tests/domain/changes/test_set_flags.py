@@ -18,6 +18,7 @@ from bot.domain.flags.flags_in_spec import flags_of_template
 from bot.domain.signals.scrape import ReplicaLoad
 from tests.domain.changes.snapshots import (
     ARGS,
+    CONTEXT,
     declined,
     deployment,
     grade,
@@ -496,3 +497,38 @@ def test_swap_space_is_for_the_engine_of_before_v1(asked: str | None, *, is_take
         assert "--swap-space" in planned("set_flags", edit, seen).title
     else:
         assert "does not swap" in declined("set_flags", edit, seen).reason
+
+
+@pytest.mark.parametrize("written", ["8192", "8k", "8K"])
+def test_a_raise_is_known_as_one_however_the_number_is_written(written: str) -> None:
+    args = ("--max-model-len=2048", "--max-num-seqs=64", f"--max-num-batched-tokens={written}")
+    seen = snapshot(workload=deployment(template(*args)))
+    raises = {"flag": "--max-num-batched-tokens", "value": 16384}
+    against = declined("set_flags", {"edits": [raises]}, seen, replace(CONTEXT, against="oom_serving"))
+    assert "wrong direction" in against.reason
+    assert "is a raise" in declined("set_flags", {"edits": [raises | {"direction": "lower"}]}, seen).reason
+
+
+def test_the_default_of_a_variable_that_is_set_but_empty_is_replaced() -> None:
+    """As `sh` does it, `${MAX_SEQS:-256}` is 256 then."""
+    made = template(
+        command=["sh", "-c", "vllm serve m --max-num-seqs ${MAX_SEQS:-256} --seed 1"], env=[{"name": "MAX_SEQS"}]
+    )
+    del made["spec"]["containers"][0]["args"]
+    assert flags_of_template(made).values == {"--max-num-seqs": "256", "--seed": "1"}
+    seen = snapshot(workload=deployment(made))
+    plan = planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, seen)
+    after = applied(plan.calls[0].body, seen.workload or {})
+    assert flags_of_template(after["spec"]["template"]).values == {"--max-num-seqs": "6", "--seed": "1"}
+    assert "256" not in after["spec"]["template"]["spec"]["containers"][0]["command"][2]
+
+
+@pytest.mark.parametrize("env", [[], [{"name": "VLLM_X", "value": "1"}]], ids=["new", "was-set"])
+def test_an_empty_variable_is_written_as_the_api_server_stores_it(env: list[Obj]) -> None:
+    """It leaves an empty value out; else the rollout would seem to be of another template."""
+    seen = snapshot(workload=deployment(template(env=env)))
+    plan = planned("set_flags", {"edits": [{"env": "VLLM_X", "value": ""}]}, seen)
+    after = applied(plan.calls[0].body, seen.workload or {})
+    assert after["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "VLLM_X"}]
+    again = snapshot(workload=after)
+    assert declined("set_flags", {"edits": [{"env": "VLLM_X", "value": ""}]}, again).outcome == "not_needed"

@@ -48,6 +48,7 @@ from bot.domain.cluster.objects import created_at, dig, grace_seconds, name_of, 
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import (
+    ends_first,
     in_order_of_leaving,
     is_in_rotation,
     is_released,
@@ -83,7 +84,7 @@ def plan_replace(situation: Situation) -> Plan:
     cuts = drain.cuts_streams and not is_empty
     if is_released(snapshot, pod):
         return _end_released(situation, pod, cuts=cuts)
-    added = _added(snapshot, context)
+    added = _added(snapshot, pod, context)
     floor = () if added else _floor_back(snapshot, pod, context)
     return Plan(
         verb=VERB.name,
@@ -161,10 +162,12 @@ def _end_released(situation: Situation, pod: Obj, *, cuts: bool) -> Plan:
     )
 
 
-def _added(snapshot: ClusterSnapshot, context: PlanContext) -> LedgerEntry | None:
-    """The call that added one replica, if the workload still has it and its controller lets the bot choose who ends."""
+def _added(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> LedgerEntry | None:
+    """The call that added one replica, if the workload still has it and its controller would end `pod` for it."""
     workload = workload_of(snapshot)
     if kind_of(workload) in NUMBERED or runs_two_revisions(snapshot):
+        return None
+    if any(ends_first(other, pod) for other in replicas_present(snapshot)):
         return None
     for entry in _scales(context):
         call = entry.undo[0]
