@@ -62,7 +62,9 @@ _BY_PREFIX = {
     "hf_": r"\bhf_\w{6,}",
     "api_org_": r"\bapi_org_\w{10,}",
     "sk-": r"\bsk-[\w-]{6,}",
-    "_live_": r"\b[rs]k_live_\w{10,}",
+    **{f"_{mode}_": rf"\b[rs]k_{mode}_\w{{10,}}" for mode in ("live", "test")},
+    "whsec_": r"\bwhsec_[\w+/=-]{16,}",
+    "GOCSPX-": r"\bGOCSPX-[\w-]{16,}",
     "gsk_": r"\bgsk_\w{20,}",
     "r8_": r"\br8_\w{20,}",
     "pplx-": r"\bpplx-\w{20,}",
@@ -101,6 +103,7 @@ _NUMBERED = re.compile(r"[A-Z]{1,5}-\d{1,9}")
 MAX_NUMBERED = 15
 _WEBHOOK = re.compile(
     r"(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
+    r"|api\.telegram\.org/(?:file/)?bot"
     r"|\.webhook\.office\.com/webhookb2/)[^\s'\"<>|()]+"
 )
 _HEADER = re.compile(
@@ -113,6 +116,8 @@ _WORDS = ("authentication", "authorization", "header", "headers", "information",
 _IN_URL = re.compile(r"(://[^/\s:@'\"]*):[^\s/'\"]+@|(://)[\w.~%-]{16,}@")
 _SIGNED_URL = re.compile(r"([?&](?:X-(?:Amz|Goog)-Signature|Signature|sig)=)[^&\s'\"<>|()]+")
 """Of a bucket: anyone who has it may read. The bot's own links have `signature`, and are meant to be followed."""
+_CONNECTION = re.compile(r"(;\s{0,3}pwd\s{0,3}=\s{0,3})[^;'\"\s]+", re.IGNORECASE)
+"""Of a database, such as `Server=db;Uid=llm;Pwd=…`."""
 _USER = re.compile(r"(?<![\w-])(-u|-U|--user|--proxy-user)(\\?['\"]?[\s=,]{0,3}\\?['\"]?)([^\s:'\"=,]+):([^\s'\"\\]+)")
 _SHORT_OPTION = re.compile(
     r"\b((?:(?:mysql|mariadb)[\w-]{0,20}\b[^\n;|&]{0,200}?[ \t]-p"
@@ -179,7 +184,7 @@ def _redacted(text: str) -> str:
     if "alue" in text:
         text = _PAIR.sub(_without_value, text)
     if "=" in text:
-        text = _SIGNED_URL.sub(rf"\1{MASK}", text)
+        text = _CONNECTION.sub(rf"\1{MASK}", _SIGNED_URL.sub(rf"\1{MASK}", text))
     if "--" in text:
         text = _without_values(text, _OPTION, _AFTER_OPTION)
         text = _MORE_KEYS.sub(lambda found: found[1] + _KEY.sub(MASK, found[2]), text)
