@@ -191,6 +191,30 @@ class RouteAlerts:
         for alert in alerts:
             self._given(alert, run)
         self._wake(run.incident_id, routed.waiting, True)
+        for each in row if resolved else ():
+            await self._tell_the_parked(each.entry, run.target.key, but_not=run.incident_id)
+        return True
+
+    async def _tell_the_parked(self, entry: Intake, target_key: str, *, but_not: str) -> None:
+        """Tell the other parked incidents of the target that have this alert that it is resolved.
+
+        A repeat of it went to a fresh incident, so they would never learn that their trouble is over.
+        """
+        if entry.alert.status != "resolved":
+            return
+        others = [each for each in await self._runs.parked_incidents(target_key) if each != but_not]
+        for run in await self._runs.load_all(others):
+            known = run.alerts.get(entry.alert.fingerprint)
+            if run.parked is not None and known is not None and known.status == "firing":
+                await self._append(run, entry)
+
+    async def _append(self, run: Run, entry: Intake) -> bool:
+        """Give a resolved alert to an incident that has it, once. False if it is not stored any more."""
+        alert = entry.alert
+        event = AlertChanged(event_id=f"alert/{entry.entry_id.partition('|')[0]}/{alert.dedupe_key}", alert=alert)
+        if not await self._runs.append(run.incident_id, [event]):
+            return False
+        self._wake(run.incident_id, None, False)
         return True
 
     async def _route_or_set_aside(self, entry: Intake, found: _Found | BaseException | None) -> None:
@@ -226,11 +250,7 @@ class RouteAlerts:
         run = await self._runs.load(given) if given else None
         if run is None or not run.is_open:
             return ""
-        event = AlertChanged(event_id=f"alert/{entry.entry_id.partition('|')[0]}/{alert.dedupe_key}", alert=alert)
-        if not await self._runs.append(run.incident_id, [event]):
-            return ""
-        self._wake(run.incident_id, None, False)
-        return run.incident_id
+        return run.incident_id if await self._append(run, entry) else ""
 
     async def _keep_unmatched(self, entry: Intake, reason: str) -> None:
         await self._alerts.keep_unmatched(entry, reason)
@@ -321,6 +341,7 @@ class RouteAlerts:
         if routed is not None:
             self._given(entry.alert, run)
             self._wake(run.incident_id, routed.waiting, how == "extends")
+            await self._tell_the_parked(entry, target.key, but_not=run.incident_id)
         return routed is not None
 
     def _bundle(self, playbook: CompiledPlaybook, target: Target, entry: Intake) -> Bundle:

@@ -298,3 +298,20 @@ async def test_a_bot_that_dies_leaves_a_parked_incident_as_it_is(days: Days) -> 
     assert await days.parked() == ["INC-1"]
     await days.answers("INC-1", "taken")
     assert (await days.run()).ending == "handed_over"
+
+
+async def test_the_end_of_its_alert_reaches_an_incident_that_is_parked_beside_a_later_one(days: Days) -> None:
+    """The repeat went to the later one. Without the end, the first would remind people for ever."""
+    first = fires(days)
+    await days.arrives(first)
+    await days.passes(31 * MINUTE)
+    assert await days.parked() == ["INC-1"]
+    await days.passes(4 * HOUR)
+    await days.arrives(first)
+    assert await days.slot() == "INC-2"
+    days.read["thrash"] = CALM
+    await days.arrives(builders.alert("resolved", starts_at=first.starts_at.timestamp()))
+    await days.passes(25 * MINUTE, step=MINUTE)
+    assert (await days.run("INC-2")).ending == "resolved_by_itself"
+    await days.passes(2 * HOUR, step=10 * MINUTE)
+    assert (await days.run("INC-1")).ending == "resolved_by_itself"

@@ -202,6 +202,8 @@ class Commanded(_Event):
     """The state to continue in, the next lead, the freeze that holds, or the message whose patch is proposed; `ALL` if
     everything is halted, not only this run.
     """
+    visit: int | None = None
+    """The stay in a state that a skip is about; None: the present one."""
     seconds: float | None = None
     """Time until the next status, or how long to silence."""
     silences: dict[str, dict[str, str]] = Field(default_factory=dict)

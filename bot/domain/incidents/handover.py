@@ -48,8 +48,8 @@ def _open_matters(run: Run) -> Iterator[Matter]:
         yield Matter(f"Halted by <@{run.halt.by}>")
     if run.in_place:
         yield Matter("Changes in place", "; ".join(run.in_place))
-    if run.to_do:
-        yield Matter("To do before it ends", " ".join(to_do.text for to_do in run.to_do))
+    if run.left_to_do:
+        yield Matter("To do before it ends", " ".join(to_do.text for to_do in run.left_to_do))
     if NEXT_STATUS in run.deadlines:
         yield Matter("The next status update is due", word="by", at=run.deadlines[NEXT_STATUS])
     if run.silences:

@@ -102,6 +102,8 @@ class ActiveChange(_Frozen):
     edited_by: str = ""
     impact: Impact | None = None
     """The impact on users at the grant, or when a person last chose to continue."""
+    closes: bool = False
+    """It takes back what the incident would leave in place; then the incident closes, as a person wanted."""
     stopped: bool = False
     """It waits before its next step until a person decides whether to continue."""
 
@@ -210,6 +212,8 @@ class Conclusion(_Frozen):
 
     ending: str
     text: str
+    doing: ToDo | None = None
+    """What it does; None once that has ended."""
 
 
 class Offer(_Frozen):
@@ -278,6 +282,8 @@ class PullRequest(_Frozen):
     url: str = ""
     reason: str = ""
     """Why none was opened."""
+    effect_id: str = ""
+    """The effect that opens it."""
 
 
 class Visit(_Frozen):
@@ -413,6 +419,12 @@ class Run(_Frozen):
     ignored: dict[str, int] = Field(default_factory=dict)
     """Unexpected events by description, with how often each occurred."""
     timeline: TimelineHead = TimelineHead()
+
+    @property
+    def left_to_do(self) -> tuple[ToDo, ...]:
+        """What is left to do before the incident ends, with what it does already."""
+        doing = self.conclusion.doing if self.conclusion is not None else None
+        return self.to_do if doing is None else (doing, *self.to_do)
 
     @property
     def is_open(self) -> bool:

@@ -34,7 +34,7 @@ FORMS: Mapping[int, str] = {
     11: "the parts of a run (`visit`, `halt`, `status_update`, `in_slack`, `timeline`), `decisions`, and `notify`",
     12: "the `pull_request` command, its effect and its event, and `owners_edit` of planning",
     13: "`for` of a `broke` clause, and the request whose leases are released",
-    14: "`return` in playbooks, what it leaves to do, and the conclusion before that",
+    14: "`return` in playbooks, what it leaves to do, the undo that closes an incident, and the wait of a skip",
 }
 """What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
 UNNUMBERED = 1

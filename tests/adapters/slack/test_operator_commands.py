@@ -232,6 +232,17 @@ async def test_exits_with_one_title_are_distinguished_by_their_names(counter: Co
     assert shown == ["The end (choose)", "The end (calm)"]
 
 
+async def test_a_skip_of_a_wait_that_is_over_skips_no_later_one(counter: Counter) -> None:
+    counter.shelf.library = Library({"small": PLAYBOOK})
+    counter.inbound.runs["INC-7"] = run(playbook="small", state="watch", machine_state="watch", number=4)
+    await counter.say("skip")
+    view = await view_of(counter, "skip")
+    # Another change is applied meanwhile, and its watch has the same exits.
+    counter.inbound.runs["INC-7"] = run(playbook="small", state="watch", machine_state="watch", number=8)
+    await send_in(counter, view, to="choose", text="seen enough")
+    assert counter.inbound.commands == {}
+
+
 async def test_a_skip_may_come_with_the_command(counter: Counter) -> None:
     watching(counter)
     assert "next is `choose`" in await counter.say("skip INC-7 choose seen enough")

@@ -302,15 +302,11 @@ class Commands:
     async def _resolve(self, command: Command) -> Message:
         run, why = await self._naming.run_and_text(command)
         name = line(run.incident_id, 40)
-        if run.is_applying:
-            if run.halt is not None:
-                raise NotDoneError(
-                    f"Not closed: a change of {name} is halted before its end. `/incident resume {name}` continues it, "
-                    f"`/incident undo {name}` takes it back."
-                )
+        if run.is_applying and not (run.change is not None and run.change.halted):
+            stops = "" if run.halt is not None else f", or stop its next step: `/incident halt {name}`"
             raise NotDoneError(
                 f"Not closed: a change of {name} is being applied. Repeat the command once its outcome is in the "
-                f"thread, or stop its next step: `/incident halt {name}`."
+                f"thread{stops}."
             )
         done = f"{name} is being closed by hand."
         if residual_changes(run):

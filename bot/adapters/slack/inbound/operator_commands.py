@@ -42,7 +42,7 @@ from bot.flow.ports.storage import OpenPage
 log = structlog.get_logger(__name__)
 
 STATUS_FORM, SKIP_FORM = "status", "skip"
-INCIDENT = "incident"
+INCIDENT, VISIT = "incident", "visit"
 ANNOUNCED_CHARACTERS = 2_500
 """Less than a message holds: a mention grows while it is escaped."""
 PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
@@ -177,7 +177,7 @@ class OperatorCommands:
         exits = await self._exits(run)
         to, _, why = rest.partition(" ")
         if not to:
-            kept = command.place | {INCIDENT: run.incident_id}
+            kept = command.place | {INCIDENT: run.incident_id, VISIT: str(run.visit.number)}
             blocks = [*section(_explained(run, exits)), *forms.inputs(_skip_form(exits))]
             return forms.Modal(SKIP_FORM, f"Skip in {run.incident_id}", "Skip", blocks, kept)
         if to not in exits:
@@ -212,7 +212,8 @@ class OperatorCommands:
             raise NotDoneError(closed(run, sent.form))
         is_status = sent.form == STATUS_FORM
         exits = {} if is_status else await self._exits(run)
-        if not is_status and sent.fields.get("to") not in exits:
+        is_over = sent.kept.get(VISIT, str(run.visit.number)) != str(run.visit.number)
+        if not is_status and (is_over or sent.fields.get("to") not in exits):
             raise NotDoneError(fields={"to": "This wait is over, and another one is under way. Open the form again."})
         if wrong := problems(STATUS if is_status else _skip_form(exits), sent.fields):
             raise NotDoneError(fields=wrong)
@@ -220,7 +221,7 @@ class OperatorCommands:
         if is_status:
             event = event_of(sent.command, "status", text=text, seconds=float(sent.fields["next"]) * 60)
         else:
-            event = event_of(sent.command, "skip", to=str(sent.fields["to"]), text=text)
+            event = event_of(sent.command, "skip", to=str(sent.fields["to"]), text=text, visit=run.visit.number)
         await self._store(event, run)
 
     async def _exits(self, run: Run) -> dict[str, Exit]:

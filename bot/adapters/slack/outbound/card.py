@@ -275,7 +275,7 @@ def _banners(run: Run) -> list[Block]:
         left = f" Still in place: {active}." if active else ""
         waits_for = f"{line(other.waits_for, 200)}{until}"
         banners.append(f"🅿️ *{line(other.incident_id, 40)}* is parked: waits for {waits_for}.{left}")
-    for to_do in run.to_do:
+    for to_do in run.left_to_do if run.is_open else ():
         banners.append(f"📝 *To do before the end:* {line(to_do.text, 300)}")
     if run.silences:
         until = time_beside(max(run.silences.values()), run.opened_at)

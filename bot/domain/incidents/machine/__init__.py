@@ -114,6 +114,8 @@ def set_aside(run: Run, event: Event, reason: str, bundle: Bundle, rules: Rules)
     draft.record(
         "failed", f"set aside after three failures: {event.kind}: {reason}", data=event.model_dump(mode="json")
     )
+    if isinstance(event, Due):
+        draft.set_deadline(event.deadline, None)  # else it would be due again at once, for ever
     if run.is_open and run.question == "" and not isinstance(event, Progressed | Posted):
         questions.ask_what_next(draft, f"An event could not be handled ({event.kind}): {reason}")
     calling.follow(draft, run, event)

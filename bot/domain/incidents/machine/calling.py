@@ -12,7 +12,7 @@ from typing import Any
 
 from bot.domain.approvals.contacts import LEAD, Contact
 from bot.domain.incidents.effect import PageTeam
-from bot.domain.incidents.event import COMMANDS, Commanded, EffectFailed, Event, Judged, Paged, PageFailed
+from bot.domain.incidents.event import ALL, COMMANDS, Commanded, EffectFailed, Event, Judged, Paged, PageFailed
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Page, Run
 from bot.domain.kernel.redaction import redacted
@@ -158,6 +158,8 @@ def _waits_for(run: Run) -> str:
 
 def _somebody_acted(run: Run, before: Run, event: Event) -> bool:
     if isinstance(event, Commanded):
+        if event.to == ALL or not event.user:
+            return False  # a halt of everything reaches incidents that nobody has looked at
         # A person who is named takes over; without a name the team is called again.
         is_taken = event.command == "handover" and bool(event.to)
         return is_taken or COMMANDS[event.command].shows_presence

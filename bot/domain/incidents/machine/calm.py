@@ -81,7 +81,7 @@ def _may_end(draft: Draft) -> bool:
         and run.playbook in draft.bundle.playbooks
         and draft.playbook.playbook.calm is not None
         and not residual.residual_changes(run)
-        and not run.to_do
+        and not run.left_to_do
     )
 
 

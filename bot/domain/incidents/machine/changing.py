@@ -72,7 +72,9 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     if result.outcome in ("unknown", "failed"):
         # Nothing was sent, so the playbook's path for a failed change does not apply.
         why = f"The change '{change.verb}' cannot be planned: {text}"
-        questions.ask_what_next(draft, why, unread=_unread(draft, result))
+        if change.undo_of:
+            draft.drop_change()  # the choices name the undo; "again" would be the state that it interrupted
+        questions.ask_what_next(draft, why, unread=_unread(draft, result), undo_refused=bool(change.undo_of))
     else:
         entering.go(draft, result.outcome, because=text)
 
@@ -237,10 +239,11 @@ def still_halted(draft: Draft, deadline: str) -> None:
     if change is None or not change.halted:
         return
     plan, waited = run.requests[change.request_id].plan, lasting(draft.at - change.step_started_at)
+    done = ledger.held_of(run, change.request_id)
     text = (
         f"'{plan.title}' has been halted before '{plan.steps[change.step].title}' for {waited}."
         f" `/incident resume {ALL if run.is_halted_with_all else run.incident_id}` continues it,"
-        f" `/incident undo {run.incident_id}` takes it back."
+        f" `/incident undo {run.incident_id}` {'takes it back' if done else 'gives it up'}."
     )
     if deadline == HALT_HALF:
         calling.note(draft, text, calling.mentioned(draft))
@@ -329,7 +332,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
         state = draft.playbook.state(draft.run.visit.state)
         if isinstance(state, EndState):
             entering.end(draft, state)
-        elif questions.promised_to_close(draft.run):
+        elif change.closes:
             entering.close(
                 draft, "resolved_by_hand", "It was closed by hand, and what it had left in place was taken back."
             )

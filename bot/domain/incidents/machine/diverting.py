@@ -8,7 +8,7 @@ from bot.domain.incidents.machine.draft import Draft
 
 def restart_playbook(draft: Draft, *, because: str) -> None:
     """Restart the playbook that the run was opened with."""
-    draft.set(conclusion=None)
+    draft.set(to_do=draft.run.left_to_do, conclusion=None)
     if draft.run.playbook == draft.bundle.entry and not draft.run.frames:
         entering.enter(draft, draft.playbook.start, because=because)
         return

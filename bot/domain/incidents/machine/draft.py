@@ -13,7 +13,7 @@ from bot.domain.approvals.grant import Press, Request, RequestStatus
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
 from bot.domain.incidents.named_values import ScopeValues, units_of
-from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Looked, Post, PostKind, Question, Run
+from bot.domain.incidents.run import NEXT_STATUS, PARKED_REMINDER, SILENCE_ENDS, Looked, Post, PostKind, Question, Run
 from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.redaction import redacted, redacted_data
@@ -274,7 +274,7 @@ class Draft:
 
     def clear_waits(self) -> None:
         """Clear the deadlines of the current wait; statuses and silences do not depend on the state."""
-        kept = (NEXT_STATUS, SILENCE_ENDS)
+        kept = (NEXT_STATUS, SILENCE_ENDS, *((PARKED_REMINDER,) if self.run.parked is not None else ()))
         self.set(deadlines={name: at for name, at in self.run.deadlines.items() if name in kept})
 
     def clear_deadlines(self, about: str) -> None:

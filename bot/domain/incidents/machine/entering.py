@@ -159,9 +159,9 @@ def want_readings(draft: Draft) -> None:
     )
 
 
-def begin_change(draft: Draft, verb: str, *, undo_of: tuple[str, ...] = ()) -> None:
+def begin_change(draft: Draft, verb: str, *, undo_of: tuple[str, ...] = (), closes: bool = False) -> None:
     parking.leave(draft)
-    draft.set(change=ActiveChange(state=draft.run.visit.state, verb=verb, undo_of=undo_of))
+    draft.set(change=ActiveChange(state=draft.run.visit.state, verb=verb, undo_of=undo_of, closes=closes))
     draft.want(
         PlanChange(effect_id=draft.effect_id("plan/0"), visit=draft.run.visit.number, state=draft.run.visit.state)
     )
@@ -227,7 +227,8 @@ def take(draft: Draft, offer: Offer, *, because: str) -> None:
     others = {name: other for name, other in draft.run.offers.items() if name != offer.playbook}
     bundle = draft.bundle.offered[offer.playbook]
     # What the other playbook had found is in the thread. It is not what this one is about.
-    draft.set(frames=(), offers=others, digest=offer.digest, title=offer.title, diagnosis="", cause="", conclusion=None)
+    draft.set(frames=(), offers=others, digest=offer.digest, title=offer.title, diagnosis="", cause="")
+    draft.set(to_do=draft.run.left_to_do, conclusion=None)
     draft.bundle = replace(bundle, offered={name: b for name, b in draft.bundle.offered.items() if name in others})
     begin(draft, offer.playbook, because=because)
 
@@ -286,6 +287,8 @@ def end(draft: Draft, state: EndState) -> None:
         take(draft, before, because=because)
         return
     concluded = conclusion_of(draft, state)
+    if draft.run.conclusion is not None:
+        draft.set(conclusion=draft.run.conclusion.model_copy(update={"doing": None}))
     if concluded.ending != "handed_over" and _do_what_is_left(draft, concluded):
         return
     if residual.residual_changes(draft.run):
@@ -313,7 +316,8 @@ def _do_what_is_left(draft: Draft, concluded: Conclusion) -> bool:
         if playbook is not None and to_do.state in playbook.playbook.states:
             others = (*draft.run.to_do[:place], *draft.run.to_do[place + 1 :])
             before = draft.run.playbook
-            draft.set(to_do=others, conclusion=concluded, playbook=to_do.playbook, findings=to_do.findings)
+            doing = concluded.model_copy(update={"doing": to_do})
+            draft.set(to_do=others, conclusion=doing, playbook=to_do.playbook, findings=to_do.findings)
             data = {"from": before, "to": to_do.playbook, "returns": False}
             draft.record("diverted", f"back in {to_do.playbook} — still to do: {to_do.text}", data=data)
             enter(draft, to_do.state, because=f"{before} ended with '{concluded.ending}'")
@@ -324,7 +328,11 @@ def _do_what_is_left(draft: Draft, concluded: Conclusion) -> bool:
 def _nodes_given_back(run: Run) -> list[str]:
     """Returns what had taken a node out of use until somebody took it back here, before the incident could end."""
     asked = (
-        each for each in run.questions.values() if questions.asks_what_stays(each) and each.state == run.visit.state
+        each
+        for each in run.questions.values()
+        if questions.asks_what_stays(each)
+        and each.state == run.visit.state
+        and each.asked_at >= run.visit.entered_at  # not of an end before it was reopened
     )
     if not any(each.answer == "undo" for each in asked):
         return []
@@ -338,8 +346,8 @@ def _gave_way(draft: Draft) -> Offer | None:
 
 
 def close(draft: Draft, ending: str, text: str) -> None:
-    if draft.run.to_do:
-        still = " ".join(to_do.text for to_do in draft.run.to_do)
+    if draft.run.left_to_do:
+        still = " ".join(to_do.text for to_do in draft.run.left_to_do)
         text = f"{text} Still to do: {still}".strip()
     for about in ("change", "request", "question"):
         draft.clear_deadlines(about)

@@ -11,6 +11,7 @@ from bot.domain.incidents.machine import (
     changing,
     diverting,
     entering,
+    ledger,
     parking,
     questions,
     reading,
@@ -244,7 +245,16 @@ def say(draft: Draft, event_user: str, text: str) -> None:
 
 
 def start_undo(draft: Draft, user: str) -> None:
-    """Propose the inverse of the last applied change; it follows the path of every change: plan, request, grant."""
+    """Propose the inverse of the last applied change; it follows the path of every change: plan, request, grant.
+
+    Of a change that is halted or stopped between its steps, it is the inverse of what that change did. If it did
+    nothing, it is given up.
+    """
+    change = draft.run.change
+    if change is not None and change.begun and (change.halted or change.stopped):
+        if done := ledger.held_of(draft.run, change.request_id):
+            return take_back(draft, user, done)
+        return _give_up(draft, user, draft.run.requests[change.request_id].plan.title)
     last = next(reversed(draft.run.held), None)
     if last is None:
         return say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
@@ -254,8 +264,17 @@ def start_undo(draft: Draft, user: str) -> None:
     return take_back(draft, user, tuple(e for e in draft.run.held if e.call_id.startswith(f"{change_id}/")))
 
 
-def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None:
-    """Propose to undo exactly these applied calls."""
+def _give_up(draft: Draft, user: str, title: str) -> None:
+    """Leave a change that is halted or stopped and has done nothing that could be taken back."""
+    text = f"'{title}' is given up: it has done nothing that can be taken back"
+    draft.record("undo", text, who=user)
+    withdraw_what_waits(draft, "it was given up")
+    draft.leave_state()
+    questions.ask_what_next(draft, text)
+
+
+def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...], *, closes: bool = False) -> None:
+    """Propose to undo exactly these applied calls; `closes`: then the incident closes."""
     if draft.run.is_applying and draft.run.halt is None:
         return say(draft, user, "A change is being applied right now; halt it first, then undo.")
     if draft.run.is_applying and _is_call_under_way(draft):
@@ -268,7 +287,7 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
     draft.visit(machine_state=draft.playbook.machine.entry(UNDO), doing=f"Undo: {titles}")
     calls = tuple(entry.call_id for entry in entries)
     draft.record("undo", f"undo asked for: {titles}", who=user, data={"of": list(calls)})
-    return entering.begin_change(draft, "undo", undo_of=calls)
+    return entering.begin_change(draft, "undo", undo_of=calls, closes=closes)
 
 
 def supersede(draft: Draft) -> None:
@@ -290,7 +309,7 @@ def withdraw_what_waits(draft: Draft, why: str) -> None:
 
 
 def resolve(draft: Draft, event: Commanded) -> None:
-    if draft.run.is_applying:
+    if draft.run.is_applying and not (draft.run.change is not None and draft.run.change.halted):
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
     if draft.run.open_question is not None and questions.asks_what_stays(draft.run.open_question):
         return say(draft, event.user, "It closes once the question about what is still in place is answered.")
@@ -327,4 +346,7 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
     if waits_for_it and event.effect_kind == "apply_step" and draft.run.is_applying:
         changing.given_up(draft, event.reason)
     elif waits_for_it:
-        questions.ask_what_next(draft, text)
+        is_undo = draft.run.is_undoing
+        if is_undo:
+            draft.drop_change()
+        questions.ask_what_next(draft, text, undo_refused=is_undo)

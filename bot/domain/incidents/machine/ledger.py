@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.domain.changes.plan import Call, LedgerEntry, Step, Wait
+from bot.domain.changes.plan import Call, LedgerEntry, Step, Wait, change_of
 from bot.domain.changes.verbs.undo import last_change, staying
 from bot.domain.cluster.workload import KINDS
 from bot.domain.incidents.event import StepSettled
@@ -13,6 +13,12 @@ from bot.domain.playbooks.language import ChangeState, State
 
 SOMEBODY_ELSE = "somebody else"
 """Stored in place of a call id when another actor undid the call."""
+
+
+def held_of(run: Run, request_id: str) -> tuple[LedgerEntry, ...]:
+    """The calls of this request that are in place and can be undone."""
+    change = f"{run.incident_id}/{request_id}"
+    return tuple(entry for entry in run.held if change_of(entry.call_id) == change)
 
 
 def record_step(draft: Draft, event: StepSettled, step: Step | None) -> None:

@@ -43,7 +43,7 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
         events.say(draft, "", f"{text[0].upper()}{text[1:]}{by_hand * (event.effect_kind == 'export_timeline')}.")
     elif event.effect_kind == "read_calm":
         calm.failed(draft, event)
-    elif not calling.given_up(draft, event):
+    elif not (calling.given_up(draft, event) or pull_requests.given_up(draft, event)):
         events.effect_failed(draft, event)
 
 
@@ -123,6 +123,8 @@ def _skip(draft: Draft, event: Commanded) -> None:
     exits = exits_to_skip(run, draft.playbook)
     if draft.run.is_applying:
         return events.say(draft, event.user, "A change is being applied; its outcome must be known first.")
+    if event.visit not in (None, run.visit.number):
+        return events.say(draft, event.user, "That wait was over already; nothing was skipped.")
     if event.to not in exits:
         known = ", ".join(exits) or "none"
         return events.say(draft, event.user, f"'{run.visit.state}' cannot skip to '{event.to}'. Exits: {known}.")

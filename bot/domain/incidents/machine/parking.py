@@ -59,6 +59,8 @@ def _let_go(draft: Draft) -> None:
             draft.record("alert", f"{alert.name} still fires: routed again, to a fresh incident")
             draft.want(RouteAgain(effect_id=f"route/{run.visit.number}/{name}", alert=alert))
     draft.set(offers={name: offer for name, offer in run.offers.items() if not offer.gave_way}, alerts=kept)
+    if kept and draft.run.alerts_resolved_at is None and all(each.status == "resolved" for each in kept.values()):
+        draft.set(alerts_resolved_at=draft.at)
 
 
 def leave(draft: Draft) -> None:

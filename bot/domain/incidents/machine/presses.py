@@ -298,7 +298,7 @@ def _answer(draft: Draft, press: Press, question: Question) -> None:
 
 def _follow_built_in(draft: Draft, press: Press) -> None:
     answer = press.value
-    if answer != questions.GO_ON:
+    if answer not in (questions.GO_ON, "undo"):  # what an undo takes back is that of the change that stopped
         changing.give_up(draft)
     if answer != "hand_over" and draft.run.open_request is not None:
         # It was asked beside the request, because an event could not be handled.
@@ -307,7 +307,7 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
         changing.go_on(draft)
     elif answer == "undo" and questions.KEEP in draft.run.questions[press.about].choices:
         left = tuple(entry for entry in residual.residual_changes(draft.run) if entry.undo)
-        events.take_back(draft, press.user, left)
+        events.take_back(draft, press.user, left, closes=True)
     elif answer == "undo":
         events.start_undo(draft, press.user)
     elif answer.startswith("divert:"):
@@ -324,9 +324,15 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
             ended = conclusion_of(draft, state)
         entering.close(draft, ended.ending, f"{ended.text} {kept}".strip())
     elif answer == "hand_over":
-        draft.set(lead=press.user)
-        # The message mentions the lead; the card links this text, and a link can hold no mention.
-        who = press.user_name or "A person"
-        questions.ask_what_next(draft, f"{who} leads now. The bot keeps watching the alerts and waits.")
+        _take_over(draft, press)
     else:
         entering.go(draft, answer, because="a person chose it")
+
+
+def _take_over(draft: Draft, press: Press) -> None:
+    draft.set(lead=press.user)
+    if draft.run.parked is not None:
+        draft.set(parked=draft.run.parked.model_copy(update={"unanswered": False}))
+    # The message mentions the lead; the card links this text, and a link can hold no mention.
+    who = press.user_name or "A person"
+    questions.ask_what_next(draft, f"{who} leads now. The bot keeps watching the alerts and waits.")

@@ -10,7 +10,7 @@ from bot.domain.incidents.effect import ReadSeries
 from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.conclusion import ending_at
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.machine.ledger import with_earlier_undo
+from bot.domain.incidents.machine.ledger import held_of, with_earlier_undo
 from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks.edges import edges_of
@@ -222,12 +222,6 @@ def ask_about_residual_changes(draft: Draft, *, because: str = "") -> None:
     _ask_built_in(draft, f"{because}{there}{fires} {asked} Then the incident closes.", choices)
 
 
-def promised_to_close(run: Run) -> bool:
-    """Whether the last answer was to take back what the incident would leave in place, to close it then."""
-    last = next(reversed(run.questions.values()), None)
-    return last is not None and asks_what_stays(last) and last.answer == "undo"
-
-
 def asks_what_stays(question: Question) -> bool:
     """Whether it is the question about residual changes. A playbook may also name one of its choices `keep`."""
     return question.built_in and KEEP in question.choices
@@ -236,7 +230,7 @@ def asks_what_stays(question: Question) -> bool:
 def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:
     """Ask whether to continue a change that stopped between two steps; the same grant still covers it."""
     choices = {GO_ON: "Continue the change"}
-    if draft.run.held:
+    if draft.run.change is not None and held_of(draft.run, draft.run.change.request_id):
         choices["undo"] = "Take it back"
     choices |= {"hand_over": "Leave it as it is: hand over to me"}
     _ask_built_in(draft, f"{why}.{' ' if meanwhile else ''}{meanwhile}", choices)
@@ -255,6 +249,12 @@ def _ask_built_in(draft: Draft, text: str, choices: dict[str, str]) -> None:
         asked_at=draft.at,
     )
     ask(draft, question)
+
+
+def is_taken(run: Run, question: Question) -> bool:
+    """Whether a person has the incident by the answer before: nobody else is called because that person waits."""
+    before = [each for each in run.questions.values() if each.question_id != question.question_id]
+    return question.built_in and bool(before) and before[-1].built_in and before[-1].answer == "hand_over"
 
 
 def evidence(draft: Draft, names: tuple[str, ...]) -> tuple[str, ...]:

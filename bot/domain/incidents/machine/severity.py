@@ -26,8 +26,9 @@ def set_by_alert(draft: Draft, alert: Alert) -> None:
         _become(draft, PAGE, f"{alert.name} fires")
         return
     still = any(each.pages for each in draft.run.alerts.values() if each.status == "firing")
-    if not still and draft.run.severity_found != PAGE:
-        _become(draft, "ticket", "no alert that pages fires any more")
+    found = draft.run.severity_found or "ticket"
+    if not still and draft.run.severity == PAGE != found:
+        _become(draft, found, "no alert that pages fires any more")
 
 
 def _become(draft: Draft, severity: Severity, because: str) -> None:

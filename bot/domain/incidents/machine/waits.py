@@ -6,7 +6,7 @@ A request that nobody decides expires. A question without an exit for that parks
 from __future__ import annotations
 
 from bot.domain.approvals.grant import Request
-from bot.domain.incidents.machine import calling, entering, parking
+from bot.domain.incidents.machine import calling, entering, parking, questions
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import News, Post, Run
 from bot.domain.kernel.durations import lasting
@@ -113,6 +113,8 @@ def half_of_a_question(draft: Draft, ref: str) -> None:
     question = draft.run.questions.get(ref)
     if question is None or question.status != "open" or draft.run.parked is not None:
         return
+    if questions.is_taken(draft.run, question):
+        return
     waited = lasting(draft.at - question.asked_at)
     mentions = calling.mentioned_in(draft, question.slot)
     # Without people to mention, the question itself says it.
@@ -165,9 +167,11 @@ def question_unanswered(draft: Draft, ref: str) -> None:
     draft.keep_question(question, expires_at=None)
     if draft.run.parked is not None:
         return
-    calling.call_lead(draft, f"Nobody has answered yet, and it can still be answered: {question.text}")
+    is_taken = questions.is_taken(draft.run, question)
+    if not is_taken:
+        calling.call_lead(draft, f"Nobody has answered yet, and it can still be answered: {question.text}")
     if draft.run.change is not None and draft.run.change.begun:
         # Between two steps of a change the incident keeps its target's slot, and people are called every day.
         draft.set_deadline(f"{question.slot}:unanswered", draft.at + parking.REMIND_SECONDS)
     else:
-        parking.park(draft, unanswered=True)
+        parking.park(draft, unanswered=not is_taken)

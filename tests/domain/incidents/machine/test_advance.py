@@ -20,7 +20,7 @@ from bot.domain.incidents.effect import (
     ReleaseLeases,
     WatchSignals,
 )
-from bot.domain.incidents.event import AlertChanged, EffectFailed, Posted, Progressed, SignalsRead
+from bot.domain.incidents.event import AlertChanged, Due, EffectFailed, Posted, Progressed, SignalsRead
 from bot.domain.incidents.machine import set_aside
 from bot.domain.incidents.run import Halt
 from bot.domain.playbooks.bundle import Bundle
@@ -772,3 +772,10 @@ def test_what_is_calm_while_a_change_is_in_place_did_not_recover_by_itself() -> 
     assert story.run.ending == "resolved_after_a_change"
     (closed,) = [post for post in story.run.posts if post.kind == "closed"]
     assert str(closed.data["text"]).startswith("It is calm after this change, which was not verified under load: ")
+
+
+def test_a_deadline_that_is_set_aside_is_not_due_again() -> None:
+    story = Story().opened().reads(0.95)
+    name, at = next(iter(story.run.deadlines.items()))
+    late = Due(event_id="x", deadline=name, due_at=at, at=at)
+    assert name not in set_aside(story.run, late, "KeyError", story.bundle, story.rules).run.deadlines

@@ -9,7 +9,7 @@ import pytest
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.incidents.effect import PageTeam
-from bot.domain.incidents.event import AlertChanged, Commanded, EffectFailed, Event, Paged, PageFailed, SignalsRead
+from bot.domain.incidents.event import ALL, AlertChanged, Commanded, EffectFailed, Event, Paged, PageFailed, SignalsRead
 from bot.domain.incidents.machine import without_playbook
 from bot.domain.incidents.run import Severity
 from bot.domain.playbooks.bundle import Bundle
@@ -132,7 +132,7 @@ def test_at_half_of_its_time_a_halted_change_mentions_who_is_on_call() -> None:
     asked = halted(SERVING, LEAD).due("change:halted:half")
     assert asked.run.posts[-1].data["mentions"] == ["S0SERVING"]
     assert (
-        "`/incident resume INC-1` continues it, `/incident undo INC-1` takes it back"
+        "`/incident resume INC-1` continues it, `/incident undo INC-1` gives it up"
         in (asked.run.posts[-1].data["text"])
     )
 
@@ -368,3 +368,37 @@ def test_without_its_playbook_a_critical_alert_calls_people_again(*, is_open: bo
     assert wanted(left) == {}
     stranded(left, AlertChanged(event_id="e3", alert=builders.alert(fingerprint="f2", severity="critical")))
     assert (left.run.is_open, left.run.severity, wanted(left)) == (True, "page", {"serving": "trigger"})
+
+
+@pytest.mark.parametrize("command", ["halt", "resume"])
+def test_a_halt_of_everything_acknowledges_no_page(command: str) -> None:
+    """It reaches incidents that nobody has looked at."""
+    asked = story(SERVING, LEAD).opened()
+    asked.happens(Commanded(event_id="halt-kept/ana/1", command="halt", user="ana", to=ALL))
+    asked.reads(0.95)
+    assert wanted(asked) == {"serving": "trigger"}
+    asked.happens(Commanded(event_id="halt-kept/ana/3", command=command, user="ana", to=ALL))
+    assert wanted(asked) == {"serving": "trigger"}
+
+
+def test_the_bots_own_correction_of_a_halt_acknowledges_no_page() -> None:
+    asked = story(SERVING, LEAD).opened().says("halt").reads(0.95)
+    asked.happens(Commanded(event_id="halt-kept//5", command="resume", user=""))
+    assert wanted(asked) == {"serving": "trigger"}
+
+
+def test_nobody_is_called_while_the_person_who_took_it_waits() -> None:
+    taken = story(SERVING, LEAD).applied().watched("unknown", detail="x").chooses("hand_over")
+    posts = len(taken.run.posts)
+    taken.due(f"question:{taken.run.question}:half").due(f"question:{taken.run.question}:unanswered")
+    assert "lead" not in taken.run.pages
+    assert len(taken.run.posts) == posts
+    assert taken.run.parked is not None
+    assert not taken.run.parked.unanswered
+
+
+def test_an_incident_that_somebody_took_over_while_it_was_parked_counts_as_answered() -> None:
+    taken = story(SERVING, LEAD).applied().watched("unknown", detail="x")
+    taken.due(f"question:{taken.run.question}:unanswered").chooses("hand_over")
+    assert taken.run.parked is not None
+    assert not taken.run.parked.unanswered

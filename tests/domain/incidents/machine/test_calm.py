@@ -221,3 +221,18 @@ def test_a_look_that_failed_asks_nobody() -> None:
 
 def test_a_playbook_without_calm_waits_for_people() -> None:
     assert CALM_CHECK not in resolved(Story().asked()).run.deadlines
+
+
+def test_an_incident_that_parks_with_only_resolved_alerts_of_its_own_is_looked_at() -> None:
+    own = TEXT.replace("""opens_on: ['alertname=~".+"']""", """opens_on: ['alertname="VllmKVCacheThrash"']""")
+    unanswered = own.replace("    expires: settings.within\n    expired: left\n", "").replace(
+        "  left: {end: handed_over, say: Nobody answered.}\n", ""
+    )
+    story = Story(Bundle.of(load_text(unanswered.replace("settings:\n", CALM), file="small.yaml"))).opened()
+    other = builders.alert(fingerprint="f2", alertname="UsersWait")
+    story.happens(AlertChanged(event_id=story.id(), alert=other))
+    story.reads(0.95)
+    story.happens(AlertChanged(event_id=story.id(), alert=builders.alert("resolved")))
+    story.due(f"question:{story.run.question}:unanswered")
+    assert story.run.parked is not None
+    assert CALM_CHECK in story.run.deadlines

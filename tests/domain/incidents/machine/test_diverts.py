@@ -498,3 +498,15 @@ def test_what_is_left_to_do_by_a_playbook_that_is_gone_is_named_at_the_end() -> 
 def test_a_more_urgent_playbook_leaves_to_do_what_there_was() -> None:
     went = receives_urgent(returned())
     assert (went.run.playbook, len(went.run.to_do)) == ("urgent", 1)
+
+
+def test_who_closes_the_incident_while_it_is_being_done_reads_what_is_left() -> None:
+    went = returned().watched("held").says("resolve", text="going home")
+    assert went.run.posts[-1].data["text"] == "ana closed it: going home. Still to do: Give n2 away."
+    assert [left.state for left in went.says("reopen", text="it came back").run.to_do] == ["ticket"]
+
+
+def test_a_more_urgent_playbook_leaves_to_do_what_had_begun() -> None:
+    not_parked = bundle(SAYS, RETURNS.replace("    parked: true\n", ""))
+    went = receives_urgent(Story(not_parked).opened().reads(0.95).reads(0.95).watched("held"))
+    assert (went.run.playbook, len(went.run.to_do), went.run.conclusion) == ("urgent", 1, None)

@@ -10,7 +10,7 @@ from bot.domain.approvals.grant import Authority
 from bot.domain.changes.owners_edit import OwnersEdit
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import OpenPullRequest
-from bot.domain.incidents.event import PullRequestSettled
+from bot.domain.incidents.event import EffectFailed, PullRequestSettled
 from bot.domain.incidents.offered_patch import edit_of, to_commit
 from bot.domain.incidents.run import Halt, PullRequest
 from tests import builders
@@ -71,7 +71,7 @@ def test_what_was_wanted_is_opened_and_linked_in_the_message_with_the_patch() ->
     story = wanted()
     effect = story.wanted(OpenPullRequest)
     assert (effect.edit, effect.slot, effect.wanted_by, effect.visit) == (edit(), slot(story), "ana", None)
-    assert story.run.pull_requests == {slot(story): PullRequest(by="ana")}
+    assert story.run.pull_requests == {slot(story): PullRequest(by="ana", effect_id=effect.effect_id)}
     settled(story, url=URL)
     assert story.run.pull_requests == {slot(story): PullRequest(by="ana", url=URL)}
     assert story.texts("note")[-1] == f"pull request opened: {URL}"
@@ -203,3 +203,12 @@ def test_an_edit_in_words_names_what_changes_and_no_secret() -> None:
     assert in_words.startswith("--max-num-seqs 14, no --enforce-eager, image vllm/vllm-openai:v0.32.0, HF_TOKEN ")
     assert in_words.endswith(", replicas: 6")
     assert "hf_secret" not in in_words
+
+
+def test_a_pull_request_that_was_given_up_may_be_wanted_again() -> None:
+    story = wanted()
+    effect_id = story.run.pull_requests[slot(story)].effect_id
+    failed = EffectFailed(event_id="x", effect_id=effect_id, effect_kind="open_pull_request", reason="no answer")
+    story.happens(failed)
+    assert story.run.pull_requests[slot(story)].reason == "no answer"
+    assert has_effect(wanted(story))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from bot.adapters.yaml_playbooks import load_text
 from bot.domain.changes.plan import Call, Plan, PlanResult
+from bot.domain.incidents.event import AlertChanged
 from bot.domain.incidents.machine.residual import residual_changes
-from bot.domain.incidents.run import Question
+from bot.domain.incidents.run import PARKED_REMINDER, Question
+from bot.domain.playbooks.bundle import Bundle
 from tests import builders
 from tests.domain.changes.snapshots import planned
 from tests.domain.changes.test_held_rollout import EDIT, emptied_by_label
-from tests.domain.incidents.machine.steps import Story
+from tests.domain.incidents.machine.steps import TEXT, Story
 
 pytestmark = pytest.mark.fast
 
@@ -166,3 +169,34 @@ def test_what_was_given_back_and_taken_again_by_an_undo_is_asked_about() -> None
     story.says("undo").planned(PlanResult(outcome="planned", plan=again)).posted().presses("approve").settles()
     assert story.run.held == (cordoned,)
     assert "Still in place: Cordon node n1." in question(story.says("resolve")).text
+
+
+def canary_taken_back() -> Story:
+    """A person closed the incident by hand, and its canary was taken back first."""
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    back = builders.plan(verb="undo", title="Remove the canary", steps=(builders.call().undo[0],))
+    direct = TEXT.replace("{when: usage > settings.ceiling, to: choose}", "{when: usage > settings.ceiling, to: grow}")
+    story = Story(Bundle.of(load_text(direct, file="small.yaml"))).opened().reads(0.95)
+    story.planned(PlanResult(outcome="planned", plan=canary)).posted().presses("approve").settles()
+    story.says("resolve").chooses("undo")
+    return story.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve", reason="x").settles()
+
+
+def test_an_undo_in_a_reopened_incident_does_not_close_it() -> None:
+    """That it was to be closed belongs to its life before."""
+    story = canary_taken_back()
+    assert story.run.ending == "resolved_by_hand"
+    story.happens(AlertChanged(event_id=story.id(), alert=builders.alert()))
+    story.reads(0.95).planned().posted().presses("approve", reason="again").settles().says("undo")
+    back = builders.plan(verb="undo", title="Scale back", steps=(builders.call().undo[0],))
+    story.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve", reason="x").settles()
+    assert story.run.is_open
+    assert story.run.open_question is not None
+
+
+def test_a_parked_incident_that_is_closed_while_a_canary_is_left_still_reminds() -> None:
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = under_way(canary).settles().watched("unknown", detail="no page answered")
+    story.due(f"question:{story.run.question}:unanswered").says("resolve")
+    assert story.run.open_question is not None
+    assert PARKED_REMINDER in story.run.deadlines

@@ -138,3 +138,11 @@ def test_the_end_of_a_warning_does_not_lower_what_no_alert_had_raised() -> None:
     story = opened()
     story.run = story.run.with_(severity="page")
     assert receives(story, "resolved").run.severity == "page"
+
+
+def test_an_alert_that_ends_raises_nothing() -> None:
+    story = Story().opened()
+    story.run = story.run.with_(severity="info", severity_found="info")
+    ended = builders.alert("resolved", fingerprint="f2", severity="critical")
+    story.happens(AlertChanged(event_id=story.id(), alert=ended))
+    assert story.run.severity == "info"
