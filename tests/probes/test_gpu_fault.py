@@ -192,6 +192,14 @@ async def test_others_pods_are_named_with_their_owners() -> None:
     assert reading.fields["owners"] == "1 pod of others: 1 of ReplicaSet research/train-0-rs"
 
 
+async def test_only_the_replica_that_holds_the_faulty_gpu_is_on_it() -> None:
+    """Another of ours on the same node, on a sound GPU, answers right."""
+    ours = (pod("llm-a", "n1"), pod("llm-b", "n1"))
+    page = gpu(0, "llm-a", XID_ERRORS=79) + counted(79, 0, "llm-a") + gpu(1, "llm-b")
+    reading = await ask(Cluster({"n1": page}), snapshot((node("n1"),), ours))
+    assert (reading.fields["here"], reading.fields["on_gpu"], reading.fields["replica"]) == (2, 1, "llm-a")
+
+
 async def test_a_picked_node_is_looked_at_after_our_replicas_have_left_it() -> None:
     cluster = Cluster({"n1": gpu(0, XID_ERRORS=79) + counted(79), "n2": gpu(0, "llm-b")})
     reading = await ask(cluster, snapshot(TWO_NODES, OURS[1:]), of="picked.node", picked="n1")

@@ -472,7 +472,7 @@ class CompiledPlaybook:
         found: list[tuple[str, str, str]] = []
         for part in parts:
             seen = self._readings_in(keeping_false(written[part], data), data, units, in_detail=True)
-            found += seen if 0 < len(seen) <= MAX_SEEN else [(part.replace("_", " "), "", "")]
+            found += seen if 0 < len(seen) <= MAX_SEEN else [(f"not {part.replace('_', ' ')}", "", "")]
         return _by_label(found)
 
     def broke_values(self, name: str, index: int, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:

@@ -71,6 +71,7 @@ class GpuFault:
     detail: str
     xid: float | None
     here: float
+    on_gpu: float | None
     others_pods: float | None
     remap_pending: bool | None
     remap_failed: bool | None
@@ -243,6 +244,7 @@ def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, 
         bus_id=(worst.gpu.bus_id or None) if worst.gpu else None,
         replica=name_of((holding or ours)[0]) if ours else "",
         here=float(len(ours)),
+        on_gpu=float(len(holding)) if worst.gpu else None,
         remap_pending=values["row_remap_pending"] >= 1 if "row_remap_pending" in values else None,
         remap_failed=values["row_remap_failure"] >= 1 if "row_remap_failure" in values else None,
         detail=detail[:600],
@@ -256,6 +258,7 @@ def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, 
         "kind": detail[:600],
         "xid": "no XID came in the incident's time",
         "gpu": "no single GPU is named",
+        "on_gpu": "no single GPU is named",
         "bus_id": "the exporter does not name it",
         "remap_pending": "row remapping is not exported",
         "remap_failed": "row remapping is not exported",

@@ -436,8 +436,10 @@ async def test_what_a_halt_and_a_resolution_mean_while_a_change_is_applied(count
     counter.inbound.commands.clear()
     assert "Not closed: a change of INC-7 is being applied." in await counter.say("resolve INC-7 it is over")
     counter.inbound.runs["INC-7"] = run(change=change, halt=Halt(by="U0ANA"))
-    assert "`/incident resume INC-7` continues it" in await counter.say("resolve INC-7 it is over")
+    assert (await counter.say("resolve INC-7 it is over")).endswith("once its outcome is in the thread.")
     assert counter.inbound.commands == {}
+    counter.inbound.runs["INC-7"] = run(change=change.model_copy(update={"halted": True}), halt=Halt(by="U0ANA"))
+    assert "is being closed by hand" in await counter.say("resolve INC-7 it is over")
 
 
 async def test_a_resolution_says_that_people_are_asked_first_about_what_was_changed(counter: Counter) -> None:

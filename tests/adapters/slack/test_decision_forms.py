@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.press_value import ButtonValue
+from bot.adapters.slack.press_value import MENU, ButtonValue
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import Alternative, Covered
+from bot.domain.incidents.machine.questions import TAKEN_AND_CLOSED
 from bot.domain.incidents.run import Post, Run
 from bot.domain.playbooks.library import Library
 from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
-from tests.adapters.slack.runs import BEGAN, LOOKED, number, plan, request, waiting
+from tests.adapters.slack.runs import BEGAN, LOOKED, alert, number, plan, post, question, request, run, waiting
 from tests.adapters.slack.test_app import pressed, presses
 from tests.adapters.slack.test_messages import GLASS, asked_before
 from tests.domain.incidents.machine.steps import TEXT
@@ -189,3 +190,29 @@ async def test_the_form_of_an_approval_names_what_else_it_allows(counter: Counte
 
 async def _thread(counter: Counter) -> list[dict[str, Any]]:
     return [message for message in await counter.slack.messages() if "thread_ts" in message]
+
+
+@pytest.mark.parametrize("about", ["question", "request"])
+async def test_a_choice_from_a_menu_that_closes_the_incident_is_asked_about_first(counter: Counter, about: str) -> None:
+    """A slip of the hand in a menu would end it, with its alert firing and its pages resolved."""
+    firing = alert()
+    more: dict[str, Any] = {"lead": "U0BEN", "alerts": {firing.fingerprint: firing}}
+    if about == "question":
+        others = {f"other{number}": f"Other {number}" for number in range(6)}
+        asked = question(choices={**others, "hand_over": "Hand over"}, notes={"hand_over": TAKEN_AND_CLOSED})
+        shown = run(questions={"Q2": asked}, question="Q2", posts=(post("question", "question:Q2", "Q2"),), **more)
+        value = ButtonValue(shown.incident_id, "Q2", choice="hand_over")
+    else:
+        kept = Alternative(key="hand_over", label="Hand over", effect=TAKEN_AND_CLOSED)
+        shown = waiting(alternatives=(kept,)).with_(**more)
+        value = ButtonValue(shown.incident_id, "R3", shown.requests["R3"].digest, "hand_over")
+    counter.inbound.runs[shown.incident_id] = shown
+    await pressed(counter, f"choose:{MENU}", shown=shown, value=value.packed())
+    text = str((await view_of(counter, "close"))["blocks"])
+    assert "The incident closes here, and its alerts are yours." in text
+    assert "Still firing: VLLMPreemptionThrash." in text
+    assert "<@U0BEN> leads now; then you do." in text
+    assert presses(counter) == []
+    assert (await submit(counter, {}))["ok"]
+    [press] = presses(counter)
+    assert (press.action, press.value) == ("choose", "hand_over")

@@ -144,7 +144,7 @@ def test_a_pool_with_room_is_not_enough_where_users_wait(now: dict[str, Value | 
     values = {name: value for name, value in {**SERVED, **now}.items() if value is not None}
     parts = PLAYBOOK.watch_parts("flap", values)
     assert parts["room_in_the_pool"] is True
-    assert (None if isinstance(parts["users_served"], Unknown) else parts["users_served"]) is are_served
+    assert (None if isinstance(parts["users_in_time"], Unknown) else parts["users_in_time"]) is are_served
 
 
 CANARY: dict[str, Value] = {

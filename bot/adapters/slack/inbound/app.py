@@ -23,7 +23,7 @@ from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.boundary import MAYBE_PRESSED, MAYBE_SENT, Boundary
 from bot.adapters.slack.inbound.card_buttons import card_button
 from bot.adapters.slack.inbound.commands import Commands, after_no_answer
-from bot.adapters.slack.inbound.decision_forms import ANSWER_FORM, EDIT_FORM, REASON_FORMS
+from bot.adapters.slack.inbound.decision_forms import ANSWER_FORM, CLOSE_FORM, EDIT_FORM, REASON_FORMS
 from bot.adapters.slack.inbound.naming import Naming
 from bot.adapters.slack.inbound.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.inbound.operator_commands import SKIP_FORM, STATUS_FORM, OperatorCommands
@@ -118,6 +118,7 @@ def _listen_to_buttons(
     app.view(EDIT_FORM)(boundary.form(decide.edit, MAYBE_SENT))
     app.action(re.compile(re.escape(OPEN_FORM) + r"\d+"))(click(decide.open_answer, NOT_READ))
     app.view(ANSWER_FORM)(boundary.form(decide.answer, MAYBE_SENT))
+    app.view(CLOSE_FORM)(boundary.form(decide.close, MAYBE_SENT))
     app.action(re.compile(re.escape(RUN_COMMAND) + r"[a-z]+"))(click(card_button(commands.answer), MAYBE_PRESSED))
     app.action(LINK)(_acknowledge)
     app.action(PULL_REQUEST)(click(pull_requests.pressed, MAYBE_PRESSED))

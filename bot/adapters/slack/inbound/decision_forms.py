@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.adapters.slack.escape import line
+from bot.adapters.slack.escape import line, mention
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context, section
@@ -15,6 +15,7 @@ from bot.adapters.slack.press_value import APPROVE_WITH_REASON, BREAK_GLASS, DO_
 from bot.domain.approvals.edits import EditableValue
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.catalogue import VERBS
+from bot.domain.incidents.machine.questions import TAKEN_AND_CLOSED
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.form import Answer, Form, FormField
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -23,7 +24,7 @@ from bot.domain.playbooks.language import ChangeState, DivertState, EndState, Re
 REASON = "reason"
 REASON_CHARACTERS = 500
 VALUE_CHARACTERS = 40
-EDIT_FORM, ANSWER_FORM = "edit", "answer"
+EDIT_FORM, ANSWER_FORM, CLOSE_FORM = "edit", "answer", "close"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def reason_form(
             about.append(
                 f"If you refuse, this is not done, and the bot {line(_after_refusal(run, request, playbook), 300)}."
             )
-            about += ["For another option, use *Other options…* on its message."] if request.alternatives else []
+            has_others = any(not each.why_not for each in request.alternatives)
+            about += ["For another option, use *Other options…* on its message."] if has_others else []
         if form.action == "approve":
             title = submit = approve_label(request)
     field = FormField(label=form.label, why=form.hint, max_length=REASON_CHARACTERS, optional=form.is_optional)
@@ -99,7 +101,24 @@ def _after_refusal(run: Run, request: Request, playbook: CompiledPlaybook) -> st
         case None:
             return "asks what to do next"
         case _:
-            return f"goes on with: {playbook.called(to)}"
+            return f"goes on with: {playbook.called(to).removesuffix('?')}"
+
+
+def closes_the_incident(run: Run, about: str, choice: str) -> bool:
+    """Whether this choice of a question, or other option of a request, ends the incident."""
+    if (question := run.questions.get(about)) is not None:
+        return question.notes.get(choice) == TAKEN_AND_CLOSED
+    request = run.requests.get(about)
+    options = request.alternatives if request is not None else ()
+    return any(each.key == choice and each.effect == TAKEN_AND_CLOSED for each in options)
+
+
+def close_form(run: Run, click_kept: Mapping[str, str], user: str) -> Modal:
+    """Asks before a choice from a menu closes the incident: there a slip of the hand is easy."""
+    fires = f"Still firing: {line(', '.join(run.firing), 200)}." if run.firing else ""
+    leads = f"{mention(run.lead)} leads now; then you do." if run.lead and run.lead != user else "You lead it then."
+    lines = [f"*{line(run.incident_id, 40)}: {line(run.called, 200)}*", TAKEN_AND_CLOSED, fires, leads]
+    return Modal(CLOSE_FORM, "Close the incident?", "Close it", section(filter(None, lines)), click_kept)
 
 
 def edit_form(value: ButtonValue, values: Sequence[EditableValue], kept: Mapping[str, str]) -> Modal:

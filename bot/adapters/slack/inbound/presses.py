@@ -15,6 +15,8 @@ from bot.adapters.slack.inbound.decision_forms import (
     REASON,
     ReasonForm,
     answer_form,
+    close_form,
+    closes_the_incident,
     edit_form,
     reason_form,
     written_values,
@@ -108,8 +110,15 @@ class Presses:
         question = run.questions.get(value.about) if run else None
         if question is not None and question.forms.get(value.choice):
             return await self.open_answer(click)
+        if run is not None and run.is_open and closes_the_incident(run, value.about, value.choice):
+            return close_form(run, click.kept, click.user)
         await self._store("choose", click)
         return None
+
+    async def close(self, sent: Submission) -> None:
+        """A person means the choice that closes the incident."""
+        value_of(sent.click)
+        await self._store("choose", sent.click)
 
     async def more(self, click: Click) -> forms.Modal | None:
         """The menu of a message: its details, or what is seldom needed."""

@@ -313,7 +313,7 @@ def resolve(draft: Draft, event: Commanded) -> None:
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
     if draft.run.open_question is not None and questions.asks_what_stays(draft.run.open_question):
         return say(draft, event.user, "It closes once the question about what is still in place is answered.")
-    withdraw_what_waits(draft, "the incident was resolved by hand")
+    withdraw_what_waits(draft, "a person closes the incident")
     return close_by_hand(draft, event.user_name or event.user, f": {redacted(event.text)}" if event.text else "")
 
 

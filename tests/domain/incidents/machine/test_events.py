@@ -246,7 +246,7 @@ def test_a_halted_change_that_is_undone_says_that_it_stopped() -> None:
 def test_what_waits_when_an_incident_is_resolved_is_withdrawn_and_says_why() -> None:
     story = Story().asked().says("resolve")
     request = story.run.requests[story.request]
-    assert (request.status, request.decision_reason) == ("withdrawn", "the incident was resolved by hand")
+    assert (request.status, request.decision_reason) == ("withdrawn", "a person closes the incident")
 
 
 def test_resolving_during_a_watch_that_leaves_something_asks_and_watches_no_more() -> None:
