@@ -722,3 +722,10 @@ def test_slack_is_listened_to_over_http_or_in_socket_mode() -> None:
 def test_folders_of_playbooks_are_listed_and_the_packaged_one_has_a_name(tmp_path: Path) -> None:
     read = load_settings(ENOUGH | {"INCIDENT_BOT_PLAYBOOKS": f"packaged,{tmp_path}"})
     assert read.playbooks == (packaged_playbooks(), tmp_path)
+
+
+def test_a_variable_changes_only_its_own_place_of_a_yaml_alias(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("approvals:\n  low: &people {users: [U1]}\n  high: *people\n")
+    found = load_settings(ENOUGH | {"INCIDENT_BOT_APPROVALS_LOW_USERS": "U7"}, file).approvals
+    assert (found.low.users, found.high.users) == (("U7",), ("U1",))

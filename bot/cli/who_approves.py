@@ -128,13 +128,13 @@ def _edited(edits: Any) -> set[str]:
 def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules: ApprovalRules) -> str:
     risk = rules.risk_of(kind, state.change, state.risk or "low")
     teams = VERBS[state.change].teams
-    policy = rules.policy(risk, (*teams, *state.approvers), kind=kind, critical=True)
+    policy = rules.policy(risk, (*teams, *state.approvers), kind=kind, verb=state.change, critical=True)
     seconds = policy.expires_seconds
     if state.expires:
         seconds = min(seconds, playbook.seconds(state.expires))
     text = f"{explained(policy, risk)}; {seconds / 60:g} min"
     if state.change == "scale" and not _is_fewer(state.with_.get("by")):
-        last = rules.policy(risk, (*LAST_ACCELERATOR_TEAMS, *state.approvers), kind=kind)
+        last = rules.policy(risk, (*LAST_ACCELERATOR_TEAMS, *state.approvers), kind=kind, verb=state.change)
         text += f"; if no accelerator stays free: {' and '.join(map(_demand, last.demands))}"
     return text
 

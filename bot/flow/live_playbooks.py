@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import PurePath
 
 import structlog
 
@@ -115,7 +116,7 @@ def _mended(file: str) -> str:
 def _text(file: str, faults: Sequence[Fault], library: Library) -> str:
     shown = [f"• {fault}" for fault in faults[:FAULTS_SHOWN]]
     more = [f"… and {len(faults) - FAULTS_SHOWN} more"] if len(faults) > FAULTS_SHOWN else []
-    stays = [name for name, playbook in library.playbooks.items() if playbook.file == file]
+    stays = [name for name in library.playbooks if name == PurePath(file).stem]
     what = f"The last good version of {stays[0]} stays in force." if stays else "It is not in force."
     head = f"A playbook file has faults: {file}. {what}"
     if file == SETTINGS:

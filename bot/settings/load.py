@@ -81,10 +81,11 @@ class _Gathered:
     def put(self, path: Location, value: Any, source: str) -> None:
         inner = self.values
         for name in path[:-1]:
-            deeper = inner.setdefault(name, {})
+            deeper = inner.get(name, {})
             if not isinstance(deeper, dict):
                 return  # the file has another type of value there, and that is reported separately
-            inner = deeper
+            # An alias of YAML shares one mapping between several places, and only this one is meant.
+            inner[name] = inner = dict(deeper)
         inner[path[-1]] = value
         self.sources[path] = source
 

@@ -763,3 +763,23 @@ def test_a_playbook_that_is_not_called_as_its_file_is_a_warning(tmp_path: Path) 
     (warning,) = load_folder(tmp_path).warnings[str(tmp_path / "other.yaml")]
     assert str(warning).endswith("its file is called 'other'. Give both one name: commands take it.")
     assert warning.where.startswith(f"{tmp_path}/other.yaml:3:")
+
+
+@pytest.mark.parametrize(("written", "is_refused"), [("0s", True), ("1s", False)])
+def test_a_setting_of_no_time_is_refused_where_a_time_is_needed(written: str, is_refused: bool) -> None:
+    text = f"""
+language: 1
+playbook: p
+title: T
+opens_on: ['alertname="A"']
+signals: {{waiting: {{metric: num_requests_waiting, over: settings.length}}}}
+settings: {{length: {{default: {written}}}}}
+start: watch
+states:
+  watch: {{watch: {{calm: waiting < 1}}, for: 1m, within: 5m, every: settings.length, held: ask, otherwise: ask}}
+  ask: {{ask: Q, choices: {{a: {{label: A, to: over}}}}, expires: settings.length, expired: over}}
+  over: {{end: handed_over}}
+"""
+    found = [fault.what for fault in check_text(text, {}).faults]
+    expected = ["'length' is not more than 0, and a time is needed here"] * 3
+    assert found == (expected if is_refused else [])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from bot.adapters.yaml_playbooks import FileHashes, load_folder
+from bot.adapters.yaml_playbooks import FileHashes, load_folder, load_folders
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.library import Library
@@ -187,3 +187,25 @@ async def test_a_file_that_was_deleted_opens_nothing_any_more(bench: Bench) -> N
     (bench.folder / "drill.yaml").unlink()
     await bench.settled()
     assert bench.live.bundle("drill", TARGET) is None
+
+
+async def test_the_last_good_version_keeps_its_settings_of_single_targets(bench: Bench) -> None:
+    bench.live = bench.bot(Override(target="llm/*", settings={"calm_for": "7s"}))
+    bench.write(DRILL + "\nnonsense: 1\n")
+    await bench.settled()
+    bundle = bench.live.bundle("drill", TARGET)
+    assert bundle is not None
+    assert bundle.entry_playbook.settings["calm_for"] == 7.0
+
+
+async def test_a_new_file_with_faults_leaves_the_one_of_a_later_folder_in_force(tmp_path: Path) -> None:
+    packaged, own = tmp_path / "packaged", tmp_path / "own"
+    for folder in (packaged, own):
+        folder.mkdir()
+    bench = Bench(packaged)
+    folders = (packaged, own)
+    bench.live = LivePlaybooks(lambda: load_folders(folders), FileHashes(folders), bench._announce, bench._forget)
+    (own / "drill.yaml").write_text(DRILL + "\nnonsense: 1\n", encoding="utf-8")
+    await bench.settled()
+    assert bench.live.bundle("drill", TARGET) is not None
+    assert "The last good version of drill stays in force." in bench.announced[-1]

@@ -266,7 +266,7 @@ def test_what_a_watch_waits_for_is_reported_in_few_readings() -> None:
     loaded = load_text(text)
     seen = {"rotation.ready": 3.0, "rotation.wanted": 4.0, "rotation.in_rotation": 2.0, **dict.fromkeys("abcde", 0.0)}
     assert loaded.watch_values("calm", ("ready", "in_rotation", "enough_load"), seen) == (
-        "Replicas in rotation: ready 3, wanted 4, in rotation 2; enough load"
+        "Replicas in rotation: ready 3, wanted 4, in rotation 2; not enough load"
     )
 
 

@@ -54,11 +54,16 @@ class ApprovalRules(BaseModel):
         floors += [self.risk_floors[name] for name in (kind, verb) if name in self.risk_floors]
         return highest(*floors, *written)
 
-    def policy(self, risk: Risk, teams: Iterable[str] = (), *, kind: str, critical: bool = False) -> Policy:
-        """Returns who decides about a kind of this risk, with at least one person each of `teams`, if there are any."""
+    def policy(
+        self, risk: Risk, teams: Iterable[str] = (), *, kind: str, verb: str = "", critical: bool = False
+    ) -> Policy:
+        """Returns who decides about a kind of this risk, with at least one person each of `teams`, if there are any.
+
+        `verb`: of the plan; some kinds, such as `client_contract`, have several.
+        """
         level = {"low": self.low, "medium": self.medium, "high": self.high}[risk]
         asked = self.kinds.get(kind, Asked())
-        if self.asks_two(kind, risk):
+        if self.asks_two(kind, risk, verb):
             demands = self._demands(_of_two(level), more_of(asked.shares, [Share(team=team) for team in teams]))
         elif asked.is_set:
             demands = self._demands(level, asked.shares)
@@ -79,9 +84,9 @@ class ApprovalRules(BaseModel):
         # With a single team there is no silent second team to overrule.
         return self.teams.get(self.break_glass) if len(demands) > 1 else None
 
-    def asks_two(self, kind: str, risk: Risk) -> bool:
-        """Whether four eyes are required for this kind at this risk."""
-        return not {"all", risk, kind, VERB_OF_KIND.get(kind, kind)}.isdisjoint(self.four_eyes)
+    def asks_two(self, kind: str, risk: Risk, verb: str = "") -> bool:
+        """Whether four eyes are required for this kind at this risk, or for this verb."""
+        return not {"all", risk, kind, verb, VERB_OF_KIND.get(kind, kind)}.isdisjoint(self.four_eyes)
 
     def announced(  # noqa: PLR0913 - the facts that decide it
         self,
@@ -100,7 +105,7 @@ class ApprovalRules(BaseModel):
         `earlier`: this incident's requests, oldest first. `state`: the playbook's state that proposes it.
         """
         earlier = tuple(earlier)
-        if self.asks_two(kind, risk) or kind in self.risk_floors or plan.verb in self.risk_floors:
+        if self.asks_two(kind, risk, plan.verb) or kind in self.risk_floors or plan.verb in self.risk_floors:
             return ""
         begun = [one.kind for one in earlier if one.status == "granted" for _ in range(times(one.plan))]
         has_own_approvers = self.kinds.get(kind, Asked()).is_set

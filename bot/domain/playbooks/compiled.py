@@ -176,6 +176,8 @@ class CompiledPlaybook:
     probes: Probes = field(repr=False, compare=False)
     """The probes that it was checked against."""
     _derived: _Derived = field(repr=False, compare=False)
+    overridden: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """Settings that somebody set, maybe to their default."""
 
     @property
     def name(self) -> str:
@@ -196,7 +198,7 @@ class CompiledPlaybook:
 
     def with_settings(self, settings: Mapping[str, Value]) -> CompiledPlaybook:
         """Returns the same playbook with other effective settings, already checked."""
-        return replace(self, settings={**self.settings, **settings})
+        return replace(self, settings={**self.settings, **settings}, overridden=self.overridden | settings.keys())
 
     def fault(self, mistake: Mistake) -> Fault:
         return self.source.fault(mistake)

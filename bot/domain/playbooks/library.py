@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from types import MappingProxyType
 
 from bot.domain.kernel.errors import Fault
@@ -58,13 +59,18 @@ class Library:
         return Bundle.of(playbooks[name], playbooks)
 
     def or_last_good(self, before: Library) -> Library:
-        """Returns the library with the last good version of each playbook whose file now has faults."""
-        kept = {
-            name: playbook
-            for name, playbook in before.playbooks.items()
-            if name not in self.playbooks and playbook.file in self.faults
-        }
-        return replace(self, playbooks={**kept, **self.playbooks}, _bundles={})
+        """Returns the library with the last good version of each playbook whose file now has faults.
+
+        A new file with faults in a folder that comes first takes no playbook of a later one out of force. Settings of
+        single targets stay with the version that they were checked for.
+        """
+        broken = {PurePath(file).stem for file in self.faults}
+        kept = {n: playbook for n, playbook in before.playbooks.items() if n not in self.playbooks and n in broken}
+        on_targets = self.on_targets
+        if [glob for glob, _ in on_targets] == [glob for glob, _ in before.on_targets]:
+            pairs = zip(on_targets, before.on_targets, strict=True)
+            on_targets = [(glob, {**{n: old[n] for n in kept if n in old}, **now}) for (glob, now), (_, old) in pairs]
+        return replace(self, playbooks={**kept, **self.playbooks}, on_targets=on_targets, _bundles={})
 
     def match(self, labels: Mapping[str, str]) -> list[CompiledPlaybook]:
         """Returns the playbooks that open on an alert with these labels, the highest priority first, then by name."""

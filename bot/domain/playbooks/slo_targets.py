@@ -46,7 +46,7 @@ def _candidates(
     """Each source that has the target, the most specific first; the bot's settings are in the playbook already."""
     if text := dict(target.slo).get(name):
         yield ANNOTATION, text
-    if playbook.settings[name] != _defaults(playbook)[name]:
+    if name in playbook.overridden:
         yield SETTINGS, ""
     if text := labels.get(name, ""):
         yield LABEL, text

@@ -335,3 +335,10 @@ def test_what_a_verb_may_turn_out_to_be_is_of_a_known_kind() -> None:
     assert VERB_OF_KIND == {
         "scale_more": "scale", "scale_over_half": "scale", "replace_busy_replica": "replace_replica"
     }  # fmt: skip
+
+
+def test_four_eyes_for_a_verb_hold_for_each_kind_of_it() -> None:
+    """The riskiest edits of flags have kinds that several verbs share."""
+    two = rules(four_eyes=("set_flags",))
+    assert sum(needed for _, needed in asked(two.policy("low", kind="client_contract", verb="set_flags"))) == 2
+    assert sum(needed for _, needed in asked(two.policy("low", kind="client_contract", verb="canary"))) == 1

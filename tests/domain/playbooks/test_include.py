@@ -304,3 +304,23 @@ def test_no_slip_of_the_pen_crashes_an_include(in_host: bool, start: int, length
     )
     checked = check_text(host, {}, file="p.yaml", fragments=fragments_of({"verify": fragment}))
     assert (checked.compiled is None) == bool(checked.faults)
+
+
+RETURNING = """
+language: 1
+fragment: back
+summary: It returns, and asks afterwards.
+exits: {done: it is tidy}
+start: give
+states:
+  give: {return: handed_over, later: ask_it, to_do: Tidy up.}
+  ask_it: {ask: Tidy?, choices: {ok: {label: OK, to: exits.done}}}
+"""
+
+
+def test_what_a_return_leaves_to_do_may_be_a_state_of_a_fragment() -> None:
+    host = HOST.replace("states:\n", "states:\n  tidy: {include: back, exits: {done: give_back}}\n"
+                        "  give_back: {return: fixed, later: tidy, to_do: Tidy up.}\n", 1)  # fmt: skip
+    known = {"verify": VERIFY, "back": RETURNING}
+    found = check_text(host, {}, fragments=fragments_of(known)).faults
+    assert [fault.what for fault in found if "unknown" in fault.what] == []

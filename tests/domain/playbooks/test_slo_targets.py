@@ -83,3 +83,9 @@ def test_workloads_with_the_same_settings_share_a_bundle() -> None:
     shared = library.bundle("inference-slo-breach", CHAT)
     assert library.bundle("inference-slo-breach", CHAT.model_copy(update={"name": "other"})) is shared
     assert library.bundle("inference-slo-breach", CHAT, {"ttft_target": "2s"}) is not shared
+
+
+def test_settings_of_a_target_win_over_labels_also_where_they_equal_the_default() -> None:
+    as_by_default = Override(target="llm/chat", settings={"ttft_target": "500ms"})
+    assert playbook({"ttft_target": "2s"}, as_by_default).settings["ttft_target"] == 0.5
+    assert playbook({"ttft_target": "2s"}).settings["ttft_target"] == 2.0

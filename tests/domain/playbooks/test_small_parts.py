@@ -208,3 +208,8 @@ def test_a_line_of_matchers_that_is_none_says_where(line: str, column: int, what
     with pytest.raises(MatcherError) as caught:
         parse_matchers(line)
     assert (caught.value.column, caught.value.what) == (column, what)
+
+
+def test_a_backslash_before_the_end_of_a_text_ends_no_expression() -> None:
+    source = r't.contains("\\") ? "yes" : "no"'
+    assert compile_template(f"${{{source}}}", {"t": "text"}).render({"t": "a\\b"}) == "yes"

@@ -143,7 +143,7 @@ def _policy(
     covers = _covers(draft, draft.run.visit.state, risk) if written else ()
     risk = highest(risk, *(later.risk for later in covers))
     teams = (*plan.approved_by, *(written.approvers if written else ()))
-    policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == severity.PAGE)
+    policy = approvals.policy(risk, teams, kind=kind, verb=plan.verb, critical=draft.run.severity == severity.PAGE)
     if written and written.expires:
         shortest = min(policy.expires_seconds, draft.playbook.seconds(written.expires))
         policy = policy.model_copy(update={"expires_seconds": shortest})

@@ -127,11 +127,14 @@ def split_template(source: str) -> tuple[tuple[str, bool, int], ...]:
 
 
 def _end_of_expression(source: str, start: int) -> int:
-    quote = ""
+    quote, is_escaped = "", False
     for at in range(start, len(source)):
         character = source[at]
-        if quote:
-            quote = "" if character == quote and source[at - 1] != "\\" else quote
+        if is_escaped:
+            is_escaped = False
+        elif quote:
+            is_escaped = character == "\\"
+            quote = "" if character == quote else quote
         elif character in "'\"":
             quote = character
         elif character == "}":

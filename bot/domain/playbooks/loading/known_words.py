@@ -40,6 +40,10 @@ def duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, o
         yield from known(path, name, playbook.settings, "setting")
         if name in settings:
             yield from _setting_as_duration(name, playbook.settings[name].default)
+            value = settings[name]
+            if is_number(value) and value <= 0 and path[-1] != "for":
+                hint = "Set it to more, such as 90s or 5m; a 'min' keeps operators from setting it to 0."
+                yield Mistake(path, f"'{name}' is not more than 0, and a time is needed here", hint)
         return
     try:
         length = seconds(text)

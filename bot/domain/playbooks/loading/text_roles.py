@@ -11,7 +11,7 @@ Role = Literal["destination", "expression", "template", "text"]
 _DESTINATIONS = frozenset(
     {
         *CHANGE_OUTCOMES,
-        *("unknown", "taken", "held", "not_held", "beyond", "not_by", "option_of", "none_possible"),
+        *("unknown", "taken", "held", "not_held", "beyond", "not_by", "option_of", "none_possible", "later"),
     }
 )
 
