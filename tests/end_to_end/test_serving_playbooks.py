@@ -51,8 +51,7 @@ PROBE_FAILS: tuple[Branch, ...] = (
         pytest.param(ENGINE_DIES, id="engine-dies"),
         pytest.param(SERVING, id="slo-and-crash-loop"),
         pytest.param(SLOW_REPLICA, id="slow-replica"),
-        pytest.param(PROBE_FAILS, id="probe-fails"),
-        pytest.param(DIES_OF_ITS_GPU, id="dies-of-its-gpu"),
+        pytest.param((*DIES_OF_ITS_GPU, *PROBE_FAILS), id="dies-of-its-gpu-and-probe-fails"),
     ],
 )
 def test_a_playbook_comes_from_its_alert_to_a_verified_end(branches: tuple[Branch, ...]) -> None:

@@ -1192,3 +1192,17 @@ def test_what_the_menu_says_of_its_choices_is_not_said_twice() -> None:
         f"• *Do more*: {'long ' * 20}".rstrip(),
     ]
     assert "Calls facilities." in json.dumps(shown.blocks)
+
+
+def test_a_request_that_nobody_decided_before_says_so() -> None:
+    run = asked_before()
+    left = run.requests["R2"].model_copy(update={"status": "expired", "decided_by": "", "decided_at": None})
+    shown = json.dumps(last(run.with_(requests=run.requests | {"R2": left})).blocks, ensure_ascii=False)
+    assert "Exactly this was asked for a moment ago, and nobody decided: approving it needs a new reason." in shown
+
+
+def test_teams_that_nobody_is_set_for_are_not_named_as_who_approves() -> None:
+    nobody = [Demand(team=team, user_group="S0SERVING", falls_back=True) for team in ("serving", "platform")]
+    shown = json.dumps(last(waiting(policy=policy(demands=tuple(nobody[:1])))).blocks, ensure_ascii=False)
+    assert "needs an approval from <!subteam^S0SERVING>" in shown
+    assert "an approval from serving" not in shown

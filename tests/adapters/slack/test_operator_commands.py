@@ -206,7 +206,7 @@ async def test_a_skip_is_chosen_among_the_written_exits(counter: Counter) -> Non
     assert explanation["text"]["text"].split("\n") == [
         "What comes next, and the outcome that each assumes:",
         "• choose: as if it did not hold",
-        "• calm: as if it held",
+        "• calm: as if the check had passed",
     ]
     options = [option["value"] for option in chosen["element"]["options"]]
     assert sorted(options) == ["calm", "choose"]

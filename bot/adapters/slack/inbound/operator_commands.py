@@ -49,8 +49,8 @@ PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
 NEXT = {"15": "in 15 minutes", "30": "in 30 minutes", "60": "in an hour", "120": "in two hours"}
 ASSUMED_OUTCOMES = {
     "otherwise": "nothing else held",
-    "held": "it held",
-    "not_held": "it did not hold",
+    "held": "the check had passed",
+    "not_held": "the check had not passed in time",
     "unknown": "it could not be read",
     "expired": "nobody decided in time",
     "refused": "it was refused",
@@ -64,7 +64,7 @@ ASSUMED_OUTCOMES = {
     "none_possible": "nothing was possible",
 }
 """The outcomes of a state in words; anything else is a condition of the playbook."""
-ENDED_EARLY = "the trouble that ends it early were there"
+ENDED_EARLY = "the check had ended early, by what it looks out for"
 STATUS: Form = {
     "text": FormField(label="What is the status?", max_length=1_000, why="For everyone waiting on this incident."),
     "next": FormField(label="When is the next update?", kind="choice", options=NEXT, why="You will be reminded."),

@@ -54,7 +54,12 @@ def approvers(policy: Policy) -> str:
 def _approvals_from(demand: Demand) -> str:
     who = ", ".join(mentions(demand)) or "nobody: none are set"
     many = "an approval" if demand.needed == 1 else f"{demand.needed} approvals"
-    return f"{many} from {who}" if demand.team == APPROVERS else f"{many} from {demand.team} ({who})"
+    return f"{many} from {who}" if _is_of_approvers(demand) else f"{many} from {demand.team} ({who})"
+
+
+def _is_of_approvers(demand: Demand) -> bool:
+    """Whether the approvers decide it: always, or because no team is set for it."""
+    return demand.team == APPROVERS or all(source.falls_back for source in (demand, *demand.or_of))
 
 
 def mentions(demand: Demand) -> list[str]:
@@ -82,7 +87,7 @@ def teams_without_people(policy: Policy) -> list[str]:
 
 def missing_teams(request: Request) -> str:
     """`platform, 2 of serving`, while a request that asks for certain teams waits; else empty."""
-    if all(demand.team == APPROVERS for demand in request.policy.demands):
+    if all(map(_is_of_approvers, request.policy.demands)):
         return ""
     missing = still_missing(request.policy, request.presses)
     return ", ".join(f"{each.needed} of {each.team}" if each.needed > 1 else each.team for each in missing)

@@ -372,11 +372,17 @@ def _who_decides(run: Run, request: Request, also: Sequence[str]) -> list[Block]
 
 def _asked_before(run: Run, name: str) -> str:
     earlier = run.requests.get(name)
-    became = "" if earlier is None else f", and was {'applied' if earlier.outcome == 'done' else earlier.status_text}"
+    became = "" if earlier is None else f", and {_became(earlier)}"
     when = "within the last half hour" if earlier is None else "a moment ago"
     by = f" by {mention(earlier.decided_by)}" if earlier is not None and earlier.status == "refused" else ""
     where = f" in {line(name.partition('/')[0], 40)}" if "/" in name else ""
     return f"🔁 Exactly this was asked for{where} {when}{became}{by}: approving it needs a new reason."
+
+
+def _became(earlier: Request) -> str:
+    if earlier.outcome == "done":
+        return "was applied"
+    return "nobody decided" if earlier.status == "expired" else f"was {earlier.status_text}"
 
 
 def _time_left(request: Request) -> str:
