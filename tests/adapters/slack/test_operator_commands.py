@@ -205,7 +205,7 @@ async def test_a_skip_is_chosen_among_the_written_exits(counter: Counter) -> Non
     explanation, chosen, _ = view["blocks"]
     assert explanation["text"]["text"].split("\n") == [
         "What comes next, and the outcome that each assumes:",
-        "• choose: as if it did not hold",
+        "• choose: as if the check had not passed in time",
         "• calm: as if the check had passed",
     ]
     options = [option["value"] for option in chosen["element"]["options"]]
