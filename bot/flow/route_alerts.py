@@ -191,18 +191,19 @@ class RouteAlerts:
         for alert in alerts:
             self._given(alert, run)
         self._wake(run.incident_id, routed.waiting, True)
-        for each in row if resolved else ():
-            await self._tell_the_parked(each.entry, run.target.key, but_not=run.incident_id)
+        parked = await self._runs.parked_incidents(run.target.key) if resolved else ()
+        for each in row if parked else ():
+            await self._tell_the_parked(each.entry, parked, but_not=run.incident_id)
         return True
 
-    async def _tell_the_parked(self, entry: Intake, target_key: str, *, but_not: str) -> None:
+    async def _tell_the_parked(self, entry: Intake, parked: Sequence[str], *, but_not: str) -> None:
         """Tell the other parked incidents of the target that have this alert that it is resolved.
 
         A repeat of it went to a fresh incident, so they would never learn that their trouble is over.
         """
         if entry.alert.status != "resolved":
             return
-        others = [each for each in await self._runs.parked_incidents(target_key) if each != but_not]
+        others = [each for each in parked if each != but_not]
         for run in await self._runs.load_all(others):
             known = run.alerts.get(entry.alert.fingerprint)
             if run.parked is not None and known is not None and known.status == "firing":
@@ -341,7 +342,7 @@ class RouteAlerts:
         if routed is not None:
             self._given(entry.alert, run)
             self._wake(run.incident_id, routed.waiting, how == "extends")
-            await self._tell_the_parked(entry, target.key, but_not=run.incident_id)
+            await self._tell_the_parked(entry, standing.parked, but_not=run.incident_id)
         return routed is not None
 
     def _bundle(self, playbook: CompiledPlaybook, target: Target, entry: Intake) -> Bundle:

@@ -329,17 +329,14 @@ ENGINE_DIES = Scenario(
     verified_by="",
     endings=("handed_over",),
 )
-DIES_OF_ITS_GPU = Scenario(
+DIES_OF_ITS_GPU = replace(
+    ENGINE_DIES,
     name="dies-of-its-gpu",
     what="an engine dies since its GPU fell off the bus (XID 79); users are served before somebody takes the node",
-    healthy_load={"workers": 12},
-    trouble_load={"workers": 12},
-    fault={"kind": "dies", "after": 20.0},
-    gpu={"full_csv": True, "xid": 79},
-    rule="crash",
+    gpu=GPU_FAULT.gpu,
     answers={"Who took it?": "It is taken"},
     filled={"ticket": "HW-4711", "receiver": "Kim, hardware"},
-    windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
+    verified_by="verify_calm",
     endings=("fixed",),
 )
 PROBE_FAILS = Scenario(

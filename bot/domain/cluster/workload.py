@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import annotations_of, dig, labels_of, name_of
@@ -141,6 +141,9 @@ def has_a_page_for_each_engine(pod: Obj) -> bool:
 
 
 def _says(pod: Obj, flag: re.Pattern[str]) -> bool:
-    containers = dig(pod, "spec", "containers") or []
-    words = [word for one in containers for part in ("command", "args") for word in one.get(part) or []]
-    return any(flag.search(str(word)) for word in words)
+    return any(flag.search(word) for word in words_of(dig(pod, "spec", "containers") or []))
+
+
+def words_of(containers: Iterable[Obj]) -> list[str]:
+    """Returns the words of their command lines."""
+    return [str(word) for one in containers for part in ("command", "args") for word in one.get(part) or []]

@@ -6,6 +6,7 @@ import re
 
 from bot.domain.cluster.objects import dig
 from bot.domain.cluster.snapshot import Obj
+from bot.domain.cluster.workload import words_of
 from bot.domain.flags.flags_in_spec import engine_container
 
 PORT_NAMES = ("http", "http1", "metrics")
@@ -20,8 +21,7 @@ def engine_port(pod: Obj) -> int:
     """
     engine = engine_container(pod)
     containers = [engine[1]] if engine is not None else dig(pod, "spec", "containers") or []
-    words = [str(word) for one in containers for part in ("command", "args") for word in one.get(part) or []]
-    if engine is not None and (written := _WRITTEN.search(" ".join(words))):
+    if engine is not None and (written := _WRITTEN.search(" ".join(words_of(containers)))):
         return int(written[1])
     ports = [(port.get("name"), int(port["containerPort"])) for one in containers for port in one.get("ports") or []]
     only = ports[0][1] if engine is not None and len(ports) == 1 else DEFAULT_PORT

@@ -10,6 +10,7 @@ from bot.adapters.slack.escape import line, mention
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context, section
+from bot.adapters.slack.outbound.messages import CLOSE_IT, closes_it
 from bot.adapters.slack.outbound.request_message import approve_label, called, consequence, covered, impact_word
 from bot.adapters.slack.press_value import APPROVE_WITH_REASON, BREAK_GLASS, DO_ELSE, REFUSE, ButtonValue
 from bot.domain.approvals.edits import EditableValue
@@ -115,10 +116,9 @@ def closes_the_incident(run: Run, about: str, choice: str) -> bool:
 
 def close_form(run: Run, click_kept: Mapping[str, str], user: str) -> Modal:
     """Asks before a choice from a menu closes the incident: there a slip of the hand is easy."""
-    fires = f"Still firing: {line(', '.join(run.firing), 200)}." if run.firing else ""
     leads = f"{mention(run.lead)} leads now; then you do." if run.lead and run.lead != user else "You lead it then."
-    lines = [f"*{line(run.incident_id, 40)}: {line(run.called, 200)}*", TAKEN_AND_CLOSED, fires, leads]
-    return Modal(CLOSE_FORM, "Close the incident?", "Close it", section(filter(None, lines)), click_kept)
+    lines = [f"*{line(run.incident_id, 40)}: {line(run.called, 200)}*", closes_it(run), leads]
+    return Modal(CLOSE_FORM, CLOSE_IT, "Close it", section(lines), click_kept)
 
 
 def edit_form(value: ButtonValue, values: Sequence[EditableValue], kept: Mapping[str, str]) -> Modal:

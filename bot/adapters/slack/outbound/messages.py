@@ -49,6 +49,7 @@ from bot.domain.kernel.listing import first_of
 from bot.domain.playbooks import text_sizes
 from bot.domain.reports.statistics import ENDED, waited_seconds
 
+CLOSE_IT = "Close the incident?"
 MAX_BUTTONS = 3
 """Choices that are buttons; with more, the menu has all but the first ones."""
 MAX_CHOICES = 50
@@ -199,8 +200,13 @@ def _choice(run: Run, question: Question, place: int, key: str, value: ButtonVal
 
 def _confirm_end(run: Run, label: str) -> Block:
     """`Hand over` elsewhere only changes who leads; here it ends the incident."""
+    return confirm(CLOSE_IT, closes_it(run), yes=label, no="Cancel")
+
+
+def closes_it(run: Run) -> str:
+    """What an answer means that ends the incident."""
     still = f" Still firing: {line(', '.join(run.firing), 200)}." if run.firing else ""
-    return confirm("Close the incident?", f"{TAKEN_AND_CLOSED}{still}", yes=label, no="Cancel")
+    return f"{TAKEN_AND_CLOSED}{still}"
 
 
 def _answer(question: Question) -> str:
